@@ -1,0 +1,68 @@
+"""Named errors. Each says what was wrong, what was expected and what to do about it."""
+
+from __future__ import annotations
+
+
+class SpecDecError(Exception):
+    """Base of every error this study raises on purpose.
+
+    ``what`` states the fault, ``expected`` what would have been right, ``remedy`` what to do next.
+    """
+
+    def __init__(self, what: str, *, expected: str = "", remedy: str = "") -> None:
+        self.what, self.expected, self.remedy = what, expected, remedy
+        parts = [what]
+        if expected:
+            parts.append(f"Expected: {expected}")
+        if remedy:
+            parts.append(f"Remedy: {remedy}")
+        super().__init__("\n  ".join(parts))
+
+
+class InvalidPrompt(SpecDecError, ValueError):
+    """Empty prompt, an id outside the vocabulary, or a string without a tokenizer."""
+
+
+class ContextTooLong(SpecDecError, ValueError):
+    """Prompt plus new tokens does not fit the model's positions or the cache's capacity."""
+
+
+class InvalidSetting(SpecDecError, ValueError):
+    """A parameter outside its range: k < 1, an unknown formulation, a misspelt name."""
+
+
+class CacheError(SpecDecError, RuntimeError):
+    """An append or trim that the cache cannot do."""
+
+
+class VocabularyMismatch(SpecDecError, ValueError):
+    """Target and draft do not share one tokenizer."""
+
+
+class UnsupportedModel(SpecDecError, ValueError):
+    """A checkpoint whose architecture or options the engine does not implement."""
+
+
+class UnknownPair(SpecDecError, KeyError):
+    """No pair of that name."""
+
+    def __str__(self) -> str:  # KeyError would print the repr
+        return Exception.__str__(self)
+
+
+class UnknownProfile(SpecDecError, KeyError):
+    """No profile of that name."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
+
+
+class WeightsMissing(SpecDecError, FileNotFoundError):
+    """Weights are not where they should be and could not be fetched."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
+
+
+class WeightsDamaged(SpecDecError, RuntimeError):
+    """Weights do not match their pinned digest, are truncated, or lack a tensor."""
