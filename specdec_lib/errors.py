@@ -66,3 +66,22 @@ class WeightsMissing(SpecDecError, FileNotFoundError):
 
 class WeightsDamaged(SpecDecError, RuntimeError):
     """Weights do not match their pinned digest, are truncated, or lack a tensor."""
+
+
+class InvalidDesign(SpecDecError, ValueError):
+    """design.toml is missing, not TOML, has a misspelt key or a value out of range."""
+
+
+class TableError(SpecDecError, ValueError):
+    """A table does not match its schema: wrong columns, a value out of range, a truncated file."""
+
+
+class MixedDesign(TableError):
+    """Rows of one table come from another measurement design, or from more than one."""
+
+
+class TableMissing(SpecDecError, FileNotFoundError):
+    """A table that should be there is not."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)

@@ -1,0 +1,112 @@
+"""The key-value cache: one preallocated buffer, a length, and an O(1) way back.
+
+Rolling back *is* setting the length: rows beyond it are never read, and the next append overwrites them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from .errors import CacheError, ContextTooLong
+from .files import atomic_write
+
+
+class KVCache:
+    """Keys and values of one model, [layers, KV heads, capacity, head_dim] each.
+
+    ``length`` counts the tokens held. The device keeps its own copy in ``position`` [1], moved by fills and adds only,
+    so that a forward can be captured and replayed without the host telling it where it is.
+    """
+
+    def __init__(
+        self, layers: int, kv_heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        if capacity < 1:
+            raise CacheError(f"capacity {capacity}", expected="at least 1 token", remedy="allocate prompt + new tokens")
+        shape = (layers, kv_heads, capacity, head_dim)
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.position = torch.zeros(1, dtype=torch.int64, device=device)
+        self.offsets = torch.arange(capacity, device=device)
+        self.capacity, self.length = capacity, 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the two buffers."""
+        return 2 * self.keys.numel() * self.keys.element_size()
+
+    def reserve(self, rows: int) -> Tensor:
+        """Positions [rows] of the next rows, as a device tensor; ``ContextTooLong`` when they do not fit."""
+        if self.length + rows > self.capacity:
+            raise ContextTooLong(
+                f"{self.length} cached + {rows} new tokens",
+                expected=f"at most {self.capacity} (the cache's capacity)",
+                remedy="allocate the cache for prompt + new tokens",
+            )
+        return self.offsets[:rows] + self.position
+
+    def append(self, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Write one layer's new rows, each [M, KV heads, head_dim]; return that layer's keys and values [KV, L, D].
+
+        ``positions`` comes from ``reserve``. The length moves once, by ``advance``, after the last layer.
+        """
+        end = self.length + keys.shape[0]
+        self.keys[layer].index_copy_(1, positions, keys.transpose(0, 1))
+        self.values[layer].index_copy_(1, positions, values.transpose(0, 1))
+        return self.keys[layer, :, :end], self.values[layer, :, :end]
+
+    def advance(self, rows: int) -> None:
+        """Count ``rows`` appended tokens as held."""
+        self.length += rows
+        self.position.add_(rows)
+
+    def trim(self, n: int) -> None:
+        """Drop the last ``n`` tokens, in O(1). Raises ``CacheError`` when there are not that many, or n < 0."""
+        if not 0 <= n <= self.length:
+            raise CacheError(
+                f"cannot drop {n} of {self.length} cached tokens",
+                expected=f"0 <= n <= {self.length}",
+                remedy="a rollback larger than the cache is an engine fault: report it with the prompt and k",
+            )
+        self.length -= n
+        self.position.sub_(n)
+
+    def save(self, path: str | Path, logits: Tensor) -> None:
+        """Store the held tokens and the logits after the last one, whole or not at all."""
+        held = slice(0, self.length)
+        tensors = {
+            "keys": self.keys[:, :, held].contiguous().cpu(),
+            "values": self.values[:, :, held].contiguous().cpu(),
+            "logits": logits.contiguous().cpu(),
+        }
+        atomic_write(path, save(tensors))
+
+    def load(self, path: str | Path) -> Tensor:
+        """Fill this cache from ``save``'s file; return its logits. ``CacheError`` for a damaged or foreign file."""
+        try:
+            with safe_open(str(path), framework="pt", device=str(self.keys.device)) as file:
+                layers, kv_heads, length, head_dim = file.get_slice("keys").get_shape()
+                mine = self.keys.shape
+                if (layers, kv_heads, head_dim) != (mine[0], mine[1], mine[3]) or length > self.capacity:
+                    raise CacheError(
+                        f"{Path(path).name} holds a cache of shape {(layers, kv_heads, length, head_dim)}",
+                        expected=f"{tuple(mine)} with a length up to {self.capacity}",
+                        remedy="delete the file; the prefill is computed again",
+                    )
+                self.keys[:, :, :length] = file.get_tensor("keys")
+                self.values[:, :, :length] = file.get_tensor("values")
+                logits = file.get_tensor("logits")
+        except (SafetensorError, OSError) as fault:
+            raise CacheError(
+                f"{Path(path).name} cannot be read: {fault}",
+                expected="a prefill written by KVCache.save",
+                remedy="delete the file; the prefill is computed again",
+            ) from fault
+        self.length = length
+        self.position.fill_(length)
+        return logits

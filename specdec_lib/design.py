@@ -1,0 +1,414 @@
+"""The frozen design: one validated file, two hashes, and the list of jobs that follows from it.
+
+``design.toml`` fixes everything before the confirmatory run. The *measurement hash* (models, prompts, lengths, k,
+order, ...) is stored with every measured row; the *analysis hash* (thresholds, interval) with every derived table.
+Changing the analysis never orphans a measurement. See :func:`plan` for the order of the runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from specdec_lib.errors import InvalidDesign, InvalidSetting, UnknownProfile
+from specdec_lib.files import canonical_json, sha256_text
+
+Arm = Literal["ar", "spec"]
+Block = Literal["AB", "BA"]
+Isolation = Literal["cell", "block", "context"]
+CheckName = Literal["complete", "deterministic", "dispersion", "stationary", "order", "undisturbed"]
+Method = Literal["percentile", "bca", "t-log"]
+
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
+Contexts = Annotated[tuple[Positive, ...], Field(min_length=1)]
+
+# Raise it when the meaning of a hashed field changes, so that old rows are seen to be of another design.
+_DESIGN_FORMAT = 1
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Measurement(_Section):
+    """What is measured and how; a profile may override part of it."""
+
+    new_tokens: Positive
+    k: Positive
+    formulation: Literal["reference", "repair-free"]
+    bonus: bool
+    prefill_chunk: Positive
+    contexts: Contexts
+    repeats: Positive
+    decoding: Literal["greedy"]
+    batch: Literal[1]
+    warmup_repeats: Annotated[int, Field(ge=0)]
+    dtype: Literal["auto", "bf16", "fp32"]
+    families: Names
+    development: Names
+
+    @model_validator(mode="after")
+    def _apart(self) -> Measurement:
+        if shared := set(self.families) & set(self.development):
+            raise ValueError(f"families used for confirmation are never used to tune: {sorted(shared)} are in both")
+        _no_duplicates(self.families, self.contexts)
+        return self
+
+
+class Thresholds(_Section):
+    """Limits of the timing checks, as shares (0.05 = 5 %)."""
+
+    dispersion: Share
+    stationary: Share
+    order: Share
+    undisturbed: Share
+
+
+class DeviceThresholds(_Section):
+    cpu: Thresholds
+    gpu: Thresholds
+
+
+class Interval(_Section):
+    """How the interval over families is made, and below which sizes there is none."""
+
+    method: Method
+    level: Share
+    resamples: Annotated[int, Field(ge=100)]
+    seed: Annotated[int, Field(ge=0)]
+    min_families: Annotated[int, Field(ge=2)]
+    min_repeats: Positive
+
+
+class Margin(_Section):
+    """Largest logit gap at which an argmax flip between block widths is a near-tie, per dtype."""
+
+    bf16: Annotated[float, Field(ge=0, le=0.5)]
+    fp32: Annotated[float, Field(ge=0, le=0.5)]
+
+
+class Analysis(_Section):
+    """The analysis plan."""
+
+    exclude_on: tuple[CheckName, ...]
+    checks: DeviceThresholds
+    interval: Interval
+    margin: Margin
+
+    def thresholds(self, device_kind: str) -> Thresholds:
+        """Limits for ``device_kind`` "cpu" or "gpu" ("cuda" is taken as "gpu")."""
+        kind = "gpu" if device_kind.startswith("cuda") else device_kind
+        if kind not in ("cpu", "gpu"):
+            raise InvalidSetting(f"Unknown device kind {device_kind!r}.", expected="cpu, gpu or cuda")
+        return self.checks.cpu if kind == "cpu" else self.checks.gpu
+
+
+class ProfileEntry(_Section):
+    """A profile as the file gives it; what is left out comes from [measurement]."""
+
+    title: str
+    pair: str
+    isolation: Isolation
+    families: Names | Literal["all"] = "all"
+    contexts: Contexts | None = None
+    repeats: Positive | None = None
+    new_tokens: Positive | None = None
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    committed: bool = False
+    threads: Annotated[int, Field(ge=0)] = 0
+    phases: Names
+    minutes: dict[str, Annotated[float, Field(gt=0)]]
+
+    @model_validator(mode="after")
+    def _minutes_name_phases(self) -> ProfileEntry:
+        if set(self.minutes) != set(self.phases):
+            raise ValueError(f"minutes must name exactly the phases {sorted(self.phases)}")
+        return self
+
+
+class Profile(_Section):
+    """A profile with its overrides resolved: everything that a run needs to know.
+
+    ``threads`` 0 means every core this process may use. ``minutes`` estimates each phase.
+    """
+
+    name: str
+    title: str
+    pair: str
+    device: str
+    isolation: Isolation
+    committed: bool
+    threads: int
+    families: tuple[str, ...]
+    contexts: tuple[int, ...]
+    repeats: int
+    new_tokens: int
+    k: int
+    formulation: str
+    bonus: bool
+    prefill_chunk: int
+    decoding: str
+    batch: int
+    warmup_repeats: int
+    dtype: str
+    phases: tuple[str, ...]
+    minutes: dict[str, float]
+
+    @property
+    def total_minutes(self) -> float:
+        """Estimated minutes of all phases together."""
+        return sum(self.minutes.values())
+
+
+# What of a resolved profile is a promise about the measurement. Titles, minutes, phases and `committed` are not:
+# rewording a title or adding a phase must leave the rows that exist valid.
+_HASHED = (
+    "pair", "device", "isolation", "threads", "families", "contexts", "repeats", "new_tokens", "k", "formulation",
+    "bonus", "prefill_chunk", "decoding", "batch", "warmup_repeats", "dtype",
+)  # fmt: skip
+
+
+class Design(_Section):
+    """The whole file."""
+
+    measurement: Measurement
+    analysis: Analysis
+    profiles: dict[str, ProfileEntry]
+
+    @model_validator(mode="after")
+    def _profiles_fit(self) -> Design:
+        known = self.measurement.families
+        for name, entry in self.profiles.items():
+            chosen = known if entry.families == "all" else entry.families
+            if unknown := [family for family in chosen if family not in known]:
+                raise ValueError(f"profiles.{name}.families names {unknown}; held-out families are {list(known)}")
+            contexts = entry.contexts or self.measurement.contexts
+            _no_duplicates(chosen, contexts)
+            new = entry.new_tokens or self.measurement.new_tokens
+            if min(contexts) <= new:
+                raise ValueError(f"profiles.{name}: context {min(contexts)} leaves no prompt beside {new} new tokens")
+        return self
+
+    def profile(self, name: str) -> Profile:
+        """The profile ``name`` with [measurement] filled in.
+
+        Raises:
+            UnknownProfile: the file has no such profile; the error lists those it has.
+        """
+        if name not in self.profiles:
+            close = difflib.get_close_matches(name, self.profiles, n=1)
+            raise UnknownProfile(
+                f"No profile {name!r} in the design.",
+                expected="one of " + ", ".join(self.profiles),
+                remedy=f"did you mean {close[0]!r}?" if close else "add a [profiles.<name>] table to design.toml",
+            )
+        measured = self.measurement.model_dump(exclude={"development"})
+        given = self.profiles[name].model_dump(exclude_none=True)
+        if given["families"] == "all":
+            del given["families"]
+        return Profile(**{"name": name, **measured, **given})
+
+    def measurement_hash(self, profile: str | Profile, prompts_digest: str, pair_digest: str) -> str:
+        """16 hex digits that name the measurement design of ``profile``.
+
+        Covers the resolved profile, the prompts and the models' digests. Depends on no title, estimate or phase
+        list, not on the development families (no measured row of a held-out family comes from them), and never on
+        [analysis].
+        """
+        resolved = self.profile(profile) if isinstance(profile, str) else profile
+        value = {field: getattr(resolved, field) for field in _HASHED}
+        value |= {"format": _DESIGN_FORMAT, "prompts": prompts_digest, "models": pair_digest}
+        return sha256_text(canonical_json(value))[:16]
+
+    def analysis_hash(self) -> str:
+        """16 hex digits that name the analysis plan."""
+        return sha256_text(canonical_json(self.analysis.model_dump()))[:16]
+
+
+class Run(_Section):
+    """One timed run. ``repeat`` counts from 1 per (family, context, arm); ``position`` from 0 in the block or process."""
+
+    family: str
+    arm: Arm
+    block: Block
+    repeat: int
+    position: int
+
+
+class Job(_Section):
+    """One process: what it runs, in this order. ``order`` is its place among all jobs of the profile."""
+
+    name: str
+    profile: str
+    context: int
+    isolation: Isolation
+    order: int
+    runs: tuple[Run, ...]
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The families this process runs, in order."""
+        return tuple(dict.fromkeys(run.family for run in self.runs))
+
+    @property
+    def family(self) -> str:
+        """The one family of a "cell" or "block" job; an error for a "context" job, which has several."""
+        if len(self.families) != 1:
+            raise InvalidSetting(f"Job {self.name} runs several families.", remedy="use job.families")
+        return self.families[0]
+
+
+def plan(profile: Profile, context: int | None = None) -> list[Job]:
+    """Every job of ``profile`` in the order in which they run, or those of one ``context``.
+
+    Repeats are split over two blocks against thermal and order drift. In block AB the AR arm (A) runs before the
+    SpecDec arm (B), in block BA after it; which block has the odd repeat alternates over families.
+
+    - isolation "block": a process per (context, family, block, arm): A A A | B B B | B B | A A.
+    - isolation "cell": a process per (context, family): A B B A A B ...
+    - isolation "context": a process per (context, block); each family in turn, as in "block".
+
+    Raises:
+        InvalidSetting: the profile has no such context.
+    """
+    if context is not None and context not in profile.contexts:
+        raise InvalidSetting(
+            f"Profile {profile.name!r} has no context {context}.",
+            expected="one of " + ", ".join(map(str, profile.contexts)),
+        )
+    processes: list[tuple[int, str, list[Run]]] = []
+    for length in profile.contexts:
+        by_block: dict[Block, list[Run]] = {"AB": [], "BA": []}
+        for index, family in enumerate(profile.families):
+            if profile.isolation == "cell":
+                processes.append((length, family, _cell_runs(family, profile.repeats)))
+                continue
+            for block in get_args(Block):
+                runs = _block_runs(family, index, block, profile.repeats)
+                by_block[block] += runs
+                if profile.isolation == "block":
+                    for arm in _arms(block):
+                        ours = [run for run in runs if run.arm == arm]
+                        if ours:
+                            processes.append((length, f"{family}-{block}-{arm}", ours))
+        if profile.isolation == "context":
+            processes += [(length, block, runs) for block, runs in by_block.items() if runs]
+    jobs = [
+        Job(
+            name=f"confirmatory-{length}-{label}",
+            profile=profile.name,
+            context=length,
+            isolation=profile.isolation,
+            order=order,
+            runs=tuple(runs),
+        )
+        for order, (length, label, runs) in enumerate(processes)
+    ]
+    return [job for job in jobs if context in (None, job.context)]
+
+
+def load_design(path: str | Path = "design.toml") -> Design:
+    """Read and validate the design file.
+
+    Raises:
+        InvalidDesign: it is missing, not TOML, or has an unknown key or a bad value; names file, key and keys expected.
+    """
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InvalidDesign(
+            f"There is no design file {path.name}.",
+            expected="the frozen design, design.toml, in the folder the study is run from",
+            remedy="run from the repository's root, or pass the file's path",
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidDesign(f"{path.name} is not valid TOML: {error}.", remedy="correct that line") from error
+    return parse_design(content, path.name)
+
+
+def parse_design(content: dict[str, Any], source: str = "design") -> Design:
+    """A :class:`Design` from parsed TOML; ``source`` is the name that errors give.
+
+    Raises:
+        InvalidDesign: see :func:`load_design`.
+    """
+    try:
+        return Design.model_validate(content)
+    except ValidationError as error:
+        raise _named(error, source) from error
+
+
+def _arms(block: Block) -> tuple[Arm, Arm]:
+    return ("ar", "spec") if block == "AB" else ("spec", "ar")
+
+
+def _cell_runs(family: str, repeats: int) -> list[Run]:
+    runs: list[Run] = []
+    for repeat in range(1, repeats + 1):
+        block: Block = "AB" if repeat % 2 else "BA"
+        for arm in _arms(block):
+            runs.append(Run(family=family, arm=arm, block=block, repeat=repeat, position=len(runs)))
+    return runs
+
+
+def _block_runs(family: str, index: int, block: Block, repeats: int) -> list[Run]:
+    larger = (repeats + 1) // 2
+    first = larger if index % 2 == 0 else repeats - larger  # repeats of block AB
+    numbers = range(1, first + 1) if block == "AB" else range(first + 1, repeats + 1)
+    ordered = [(arm, repeat) for arm in _arms(block) for repeat in numbers]
+    return [
+        Run(family=family, arm=arm, block=block, repeat=repeat, position=position)
+        for position, (arm, repeat) in enumerate(ordered)
+    ]
+
+
+def _no_duplicates(*lists: tuple[Any, ...]) -> None:
+    for values in lists:
+        if repeated := sorted({value for value in values if values.count(value) > 1}):
+            raise ValueError(f"{repeated} is named twice")
+
+
+def _named(error: ValidationError, source: str) -> InvalidDesign:
+    """The first fault of a pydantic error as an InvalidDesign: file, key path, expected keys, remedy."""
+    faults = error.errors()
+    fault = faults[0]
+    # A union reports each alternative it tried; the tags after a real key ("tuple[...]", "literal[...]") are not keys.
+    location = [str(part) for part in fault["loc"] if "[" not in str(part)]
+    key = ".".join(location) or "(whole file)"
+    more = f" ({len(faults) - 1} more like it)" if len(faults) > 1 else ""
+    if fault["type"] not in ("extra_forbidden", "missing"):
+        return InvalidDesign(
+            f"{source}: {key} = {fault['input']!r} is not allowed: {fault['msg']}{more}."
+            if location and not isinstance(fault["input"], dict)
+            else f"{source}: {key}: {fault['msg']}{more}.",
+            expected=fault["msg"],
+            remedy=f"correct {key} in {source}",
+        )
+    keys = list(_section_at(fault["loc"][:-1]).model_fields)
+    wrong = location[-1]
+    if fault["type"] == "missing":
+        what, remedy = f"{source}: key {key} is missing{more}.", f"add {key} to {source}"
+    else:
+        what = f"{source}: unknown key {key}{more}."
+        close = difflib.get_close_matches(wrong, keys, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else f"remove {key} from {source}"
+    return InvalidDesign(what, expected="keys " + ", ".join(keys), remedy=remedy)
+
+
+def _section_at(location: tuple[int | str, ...]) -> type[BaseModel]:
+    """The model that the key path ``location`` leads to."""
+    section: type[BaseModel] = Design
+    for part in location:
+        field = section.model_fields.get(str(part))
+        if field is None:  # a key of a table of tables, such as a profile's name
+            continue
+        kinds = (field.annotation, *get_args(field.annotation))
+        section = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), section)
+    return section

