@@ -1,8 +1,8 @@
 """The frozen design: one validated file, two hashes, and the list of jobs that follows from it.
 
-``design.toml`` fixes everything before the confirmatory run. The *measurement hash* (models, prompts, lengths, k,
-order, ...) is stored with every measured row; the *analysis hash* (thresholds, interval) with every derived table.
-Changing the analysis never orphans a measurement. See :func:`plan` for the order of the runs.
+``design.toml`` fixes everything before the confirmatory run. The *measurement hash* (models, prompts, lengths,
+k, order, ...) is stored with every measured row; the *analysis hash* (thresholds, interval) with every derived
+table. Changing the analysis never orphans a measurement. See :func:`plan` for the order of the runs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
 from specdec_lib.errors import InvalidDesign, InvalidSetting, UnknownProfile
 from specdec_lib.files import canonical_json, sha256_text
@@ -23,10 +23,15 @@ Isolation = Literal["cell", "block", "context"]
 CheckName = Literal["complete", "deterministic", "dispersion", "stationary", "order", "undisturbed"]
 Method = Literal["percentile", "bca", "t-log"]
 
-Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(gt=0, lt=1)]
+# Strict: a "5" or a true in the file is a slip, not a number.
+Positive = Annotated[int, Field(ge=1, strict=True)]
+Count = Annotated[int, Field(ge=0, strict=True)]
+Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Contexts = Annotated[tuple[Positive, ...], Field(min_length=1)]
+
+# Notebooks and pages run in other folders, so the default is the repository's own file wherever they start.
+DESIGN_FILE = Path(__file__).resolve().parent.parent / "design.toml"
 
 # Raise it when the meaning of a hashed field changes, so that old rows are seen to be of another design.
 _DESIGN_FORMAT = 1
@@ -42,13 +47,13 @@ class Measurement(_Section):
     new_tokens: Positive
     k: Positive
     formulation: Literal["reference", "repair-free"]
-    bonus: bool
+    bonus: StrictBool
     prefill_chunk: Positive
     contexts: Contexts
     repeats: Positive
     decoding: Literal["greedy"]
     batch: Literal[1]
-    warmup_repeats: Annotated[int, Field(ge=0)]
+    warmup_repeats: Count
     dtype: Literal["auto", "bf16", "fp32"]
     families: Names
     development: Names
@@ -56,7 +61,7 @@ class Measurement(_Section):
     @model_validator(mode="after")
     def _apart(self) -> Measurement:
         if shared := set(self.families) & set(self.development):
-            raise ValueError(f"families used for confirmation are never used to tune: {sorted(shared)} are in both")
+            raise ValueError(f"held-out families are never used to tune: {sorted(shared)} are in both")
         _no_duplicates(self.families, self.contexts)
         return self
 
@@ -80,17 +85,17 @@ class Interval(_Section):
 
     method: Method
     level: Share
-    resamples: Annotated[int, Field(ge=100)]
-    seed: Annotated[int, Field(ge=0)]
-    min_families: Annotated[int, Field(ge=2)]
+    resamples: Annotated[int, Field(ge=100, strict=True)]
+    seed: Count
+    min_families: Annotated[int, Field(ge=2, strict=True)]
     min_repeats: Positive
 
 
 class Margin(_Section):
     """Largest logit gap at which an argmax flip between block widths is a near-tie, per dtype."""
 
-    bf16: Annotated[float, Field(ge=0, le=0.5)]
-    fp32: Annotated[float, Field(ge=0, le=0.5)]
+    bf16: Annotated[float, Field(ge=0, le=0.5, strict=True)]
+    fp32: Annotated[float, Field(ge=0, le=0.5, strict=True)]
 
 
 class Analysis(_Section):
@@ -120,10 +125,10 @@ class ProfileEntry(_Section):
     repeats: Positive | None = None
     new_tokens: Positive | None = None
     device: Literal["cpu", "cuda", "auto"] = "cpu"
-    committed: bool = False
-    threads: Annotated[int, Field(ge=0)] = 0
+    committed: StrictBool = False
+    threads: Count = 0
     phases: Names
-    minutes: dict[str, Annotated[float, Field(gt=0)]]
+    minutes: dict[str, Annotated[float, Field(gt=0, strict=True)]]
 
     @model_validator(mode="after")
     def _minutes_name_phases(self) -> ProfileEntry:
@@ -166,11 +171,11 @@ class Profile(_Section):
         return sum(self.minutes.values())
 
 
-# What of a resolved profile is a promise about the measurement. Titles, minutes, phases and `committed` are not:
-# rewording a title or adding a phase must leave the rows that exist valid.
+# What of a resolved profile is a promise about the measurement. Titles, minutes, phases and `committed` are
+# not: rewording a title or adding a phase must leave the rows that exist valid.
 _HASHED = (
-    "pair", "device", "isolation", "threads", "families", "contexts", "repeats", "new_tokens", "k", "formulation",
-    "bonus", "prefill_chunk", "decoding", "batch", "warmup_repeats", "dtype",
+    "pair", "device", "isolation", "threads", "families", "contexts", "repeats", "new_tokens", "k",
+    "formulation", "bonus", "prefill_chunk", "decoding", "batch", "warmup_repeats", "dtype",
 )  # fmt: skip
 
 
@@ -187,12 +192,14 @@ class Design(_Section):
         for name, entry in self.profiles.items():
             chosen = known if entry.families == "all" else entry.families
             if unknown := [family for family in chosen if family not in known]:
-                raise ValueError(f"profiles.{name}.families names {unknown}; held-out families are {list(known)}")
+                raise ValueError(f"profiles.{name}.families names {unknown}; there are {list(known)}")
             contexts = entry.contexts or self.measurement.contexts
             _no_duplicates(chosen, contexts)
             new = entry.new_tokens or self.measurement.new_tokens
             if min(contexts) <= new:
-                raise ValueError(f"profiles.{name}: context {min(contexts)} leaves no prompt beside {new} new tokens")
+                raise ValueError(
+                    f"profiles.{name}: context {min(contexts)} has no room beside {new} new tokens"
+                )
         return self
 
     def profile(self, name: str) -> Profile:
@@ -206,7 +213,7 @@ class Design(_Section):
             raise UnknownProfile(
                 f"No profile {name!r} in the design.",
                 expected="one of " + ", ".join(self.profiles),
-                remedy=f"did you mean {close[0]!r}?" if close else "add a [profiles.<name>] table to design.toml",
+                remedy=f"did you mean {close[0]!r}?" if close else "add [profiles.<name>] to design.toml",
             )
         measured = self.measurement.model_dump(exclude={"development"})
         given = self.profiles[name].model_dump(exclude_none=True)
@@ -217,8 +224,8 @@ class Design(_Section):
     def measurement_hash(self, profile: str | Profile, prompts_digest: str, pair_digest: str) -> str:
         """16 hex digits that name the measurement design of ``profile``.
 
-        Covers the resolved profile, the prompts and the models' digests. Depends on no title, estimate or phase
-        list, not on the development families (no measured row of a held-out family comes from them), and never on
+        Covers the resolved profile, the prompts and the models' digests. Depends on no title, estimate or
+        phase list, not on the development families (no row of a held-out family comes from them), and never on
         [analysis].
         """
         resolved = self.profile(profile) if isinstance(profile, str) else profile
@@ -232,7 +239,11 @@ class Design(_Section):
 
 
 class Run(_Section):
-    """One timed run. ``repeat`` counts from 1 per (family, context, arm); ``position`` from 0 in the block or process."""
+    """One timed run.
+
+    ``repeat`` counts from 1 per (family, context, arm). ``position`` counts from 0: the place in its process
+    (isolation "cell") or in its family's block, over both arms (the other two).
+    """
 
     family: str
     arm: Arm
@@ -267,8 +278,8 @@ class Job(_Section):
 def plan(profile: Profile, context: int | None = None) -> list[Job]:
     """Every job of ``profile`` in the order in which they run, or those of one ``context``.
 
-    Repeats are split over two blocks against thermal and order drift. In block AB the AR arm (A) runs before the
-    SpecDec arm (B), in block BA after it; which block has the odd repeat alternates over families.
+    Repeats are split over two blocks against thermal and order drift. In block AB the AR arm (A) runs before
+    the SpecDec arm (B), in block BA after it; which block has the odd repeat alternates over families.
 
     - isolation "block": a process per (context, family, block, arm): A A A | B B B | B B | A A.
     - isolation "cell": a process per (context, family): A B B A A B ...
@@ -313,11 +324,12 @@ def plan(profile: Profile, context: int | None = None) -> list[Job]:
     return [job for job in jobs if context in (None, job.context)]
 
 
-def load_design(path: str | Path = "design.toml") -> Design:
+def load_design(path: str | Path = DESIGN_FILE) -> Design:
     """Read and validate the design file.
 
     Raises:
-        InvalidDesign: it is missing, not TOML, or has an unknown key or a bad value; names file, key and keys expected.
+        InvalidDesign: it is missing, not TOML, or has an unknown key or a bad value; the error names the file,
+            the key and what was expected.
     """
     path = Path(path)
     try:
@@ -326,7 +338,7 @@ def load_design(path: str | Path = "design.toml") -> Design:
         raise InvalidDesign(
             f"There is no design file {path.name}.",
             expected="the frozen design, design.toml, in the folder the study is run from",
-            remedy="run from the repository's root, or pass the file's path",
+            remedy="pass the file's path, or restore it with git",
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidDesign(f"{path.name} is not valid TOML: {error}.", remedy="correct that line") from error
@@ -379,18 +391,16 @@ def _named(error: ValidationError, source: str) -> InvalidDesign:
     """The first fault of a pydantic error as an InvalidDesign: file, key path, expected keys, remedy."""
     faults = error.errors()
     fault = faults[0]
-    # A union reports each alternative it tried; the tags after a real key ("tuple[...]", "literal[...]") are not keys.
+    # A union reports each alternative that it tried; its tags ("tuple[...]", "literal[...]") are not keys.
     location = [str(part) for part in fault["loc"] if "[" not in str(part)]
     key = ".".join(location) or "(whole file)"
     more = f" ({len(faults) - 1} more like it)" if len(faults) > 1 else ""
+    if fault["type"] == "value_error":  # from a validator here; it says what was expected itself
+        message = fault["msg"].removeprefix("Value error, ")
+        return InvalidDesign(f"{source}: {key}: {message}{more}.", remedy=f"correct it in {source}")
     if fault["type"] not in ("extra_forbidden", "missing"):
-        return InvalidDesign(
-            f"{source}: {key} = {fault['input']!r} is not allowed: {fault['msg']}{more}."
-            if location and not isinstance(fault["input"], dict)
-            else f"{source}: {key}: {fault['msg']}{more}.",
-            expected=fault["msg"],
-            remedy=f"correct {key} in {source}",
-        )
+        what = f"{source}: {key} = {fault['input']!r} is not allowed{more}."
+        return InvalidDesign(what, expected=fault["msg"], remedy=f"correct {key} in {source}")
     keys = list(_section_at(fault["loc"][:-1]).model_fields)
     wrong = location[-1]
     if fault["type"] == "missing":
