@@ -1,0 +1,49 @@
+"""Speculative decoding, measured: the library behind the study.
+
+The front door is below. Names load on first use, so that statistics, records and the report work without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .acceptance import Greedy
+    from .cache import KVCache
+    from .decoding import autoregressive, speculative
+    from .generation import Generation, Round
+    from .pairs import load_pair
+    from .proposers import DraftModel, Proposer, Scripted
+
+_HOMES = {
+    "load_pair": "pairs",
+    "autoregressive": "decoding",
+    "speculative": "decoding",
+    "Generation": "generation",
+    "Round": "generation",
+    "Greedy": "acceptance",
+    "Proposer": "proposers",
+    "DraftModel": "proposers",
+    "Scripted": "proposers",
+    "KVCache": "cache",
+}
+__all__ = [
+    "DraftModel",
+    "Generation",
+    "Greedy",
+    "KVCache",
+    "Proposer",
+    "Round",
+    "Scripted",
+    "autoregressive",
+    "load_pair",
+    "speculative",
+]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

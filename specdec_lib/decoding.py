@@ -1,0 +1,224 @@
+"""The two ways to decode: one token per target call, or speculation. Each is one function.
+
+Timing (both): the clock starts when the prefill's last logits are ready and stops when the last token is known on the
+host. No forward runs after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from .acceptance import Acceptance, Greedy
+from .errors import InvalidPrompt, InvalidSetting, VocabularyMismatch
+from .generation import Generation, Round
+from .host import HostReads
+from .model import DecoderModel
+from .prefilled import Prefilled
+from .proposers import Proposer
+from .timing import Stopwatch
+
+FORMULATIONS = ("repair-free", "reference")
+
+
+@torch.inference_mode()
+def autoregressive(
+    target: DecoderModel,
+    prompt: list[int] | str,
+    max_new_tokens: int,
+    eos: int | Iterable[int] | None = None,
+    *,
+    prefilled: Prefilled | None = None,
+    instrument: bool = False,
+) -> Generation:
+    """Greedy decoding, one target call per token: N tokens take N - 1 calls, the first comes from the prefill.
+
+    ``prompt``: token ids, or text (needs ``target.tokenizer``). Without ``eos`` the tokens stay on the device until the
+    end (one host read); with it every token is read. Raises ``InvalidPrompt``, ``InvalidSetting``, ``ContextTooLong``.
+    """
+    ids, stop = check_prompt(target, prompt), check_request(max_new_tokens, eos)
+    start = prefilled or Prefilled.compute(target, ids, max_new_tokens)
+    start.rewind(target, ids, max_new_tokens)
+    cache, host, calls = start.cache, HostReads(), 0
+    watch = Stopwatch(target.device, instrument)
+    token = start.logits.argmax(-1)
+    tokens, known = [token], host.read(token) if stop else []
+    while len(tokens) < max_new_tokens and not (stop and known[-1] in stop):
+        token = target.forward(token, cache).argmax(-1)
+        calls += 1
+        tokens.append(token)
+        watch.lap("verify")
+        if stop:
+            known += host.read(token)
+    output = known if stop else host.read(torch.cat(tokens))
+    watch.stop()
+    return Generation(
+        tokens=output, seconds=watch.seconds, prefill_seconds=start.seconds, stage_seconds=watch.stages,
+        host_reads=host.count, target_calls=calls,
+    )  # fmt: skip
+
+
+@torch.inference_mode()
+def speculative(
+    target: DecoderModel,
+    proposer: Proposer,
+    prompt: list[int] | str,
+    max_new_tokens: int,
+    k: int = 4,
+    bonus: bool = True,
+    acceptance: Acceptance | None = None,
+    formulation: str = "repair-free",
+    eos: int | Iterable[int] | None = None,
+    *,
+    prefilled: Prefilled | None = None,
+    instrument: bool = False,
+) -> Generation:
+    """Speculative decoding (Leviathan et al. 2023; Chen et al. 2023), greedy by default, batch size 1.
+
+    Each round: ``k`` proposals, one target call over the block, the longest accepted prefix plus the target's own next
+    token is committed, both caches are brought to the committed text. With ``bonus`` a fully accepted round also commits
+    the target's token after the last proposal. The two formulations differ in how the next round finds its footing:
+
+    - "reference": after a rejection the replacement runs through both models alone (the repair). Between rounds the
+      caches hold all committed tokens, only a bonus token waits for the next block.
+    - "repair-free": the last committed token is the first row of the next block, so a rejection costs no call. Between
+      rounds the caches hold all committed tokens but one.
+
+    One host read per round. Raises ``InvalidPrompt``, ``InvalidSetting``, ``ContextTooLong``, ``VocabularyMismatch``.
+    """
+    ids, stop = check_prompt(target, prompt), check_request(max_new_tokens, eos)
+    check_speculation(target, proposer, k, formulation)
+    accept = acceptance or Greedy()
+    start = prefilled or Prefilled.compute(target, ids, max_new_tokens)
+    start.rewind(target, ids, max_new_tokens)
+    proposer.begin(ids, max_new_tokens)
+    cache, host, calls = start.cache, HostReads(), 0
+    output: list[int] = []
+    rounds: list[Round] = []
+
+    watch = Stopwatch(target.device, instrument)
+    saved = start.logits  # [1, vocab]: the target's prediction after its cache; valid while nothing is pending
+    pending = saved.argmax(-1)[:0]  # committed tokens (none or one) that the target has not run yet
+    while True:
+        # 1. Propose. The last round shrinks to the room that is left; with a bonus one place is the target's.
+        room = max_new_tokens - len(output)
+        limit = min(k, room - bonus)
+        proposals = on_device(proposer.propose(limit) if limit else [], limit, target)
+        proposed = proposals.shape[0]
+        watch.lap("draft")
+
+        # 2. Verify in one block. Row j of its logits predicts the token *after* block[j], so with nothing pending the
+        #    first proposal is checked against the saved logits, and with a pending token against that token's row.
+        block = torch.cat((pending, proposals))
+        logits = saved
+        if block.shape[0]:
+            logits = target.forward(block, cache)
+            calls += 1
+            if not pending.shape[0]:
+                logits = torch.cat((saved, logits))
+        watch.lap("verify")
+
+        # 3. Accept, on the device, and tell the host once.
+        accepted_count, tokens = accept(proposals, logits)
+        accepted, *known = host.read(torch.cat((accepted_count.view(1), tokens)))
+        emitted = accepted + (accepted < proposed or bonus or not proposed)
+        known = known[:emitted]
+        kept = cut_at(known, stop)
+        inside = known[kept - 1] in stop and kept <= accepted  # an EOS among the accepted: what follows it was never there
+        rounds.append(Round(kept, kept, kept, cut=int(bonus)) if inside else Round(proposed, accepted, kept))
+        output += known[:kept]
+        watch.lap("accept")
+        if len(output) >= max_new_tokens or (stop and output[-1] in stop):
+            break
+
+        # 4. Roll both caches back to what was committed, and set up the next round.
+        tokens = tokens[:emitted]
+        proposer.commit(accepted, tokens, known)
+        if formulation == "repair-free":
+            cache.trim(proposed - emitted + 1)
+            pending = tokens[-1:]
+        else:
+            cache.trim(proposed - accepted)
+            pending = tokens[:0]
+            if accepted < proposed:
+                saved = target.forward(tokens[-1:], cache)
+                calls += 1
+            elif bonus:
+                pending = tokens[-1:]
+            else:
+                saved = logits[-1:]
+            proposer.catch_up(leave=pending.shape[0])
+        watch.lap("repair")
+    watch.stop()
+    return Generation(
+        tokens=output, seconds=watch.seconds, prefill_seconds=start.seconds,
+        draft_prefill_seconds=proposer.prefill_seconds, rounds=rounds, stage_seconds=watch.stages,
+        host_reads=host.count, target_calls=calls, draft_calls=proposer.calls,
+    )  # fmt: skip
+
+
+def cut_at(tokens: list[int], stop: frozenset[int]) -> int:
+    """How many of ``tokens`` stand: all up to and including the first stop token."""
+    return next((i + 1 for i, token in enumerate(tokens) if token in stop), len(tokens))
+
+
+def on_device(proposals: Tensor | Iterable[int], limit: int, target: DecoderModel) -> Tensor:
+    """Proposals as an int64 tensor on the target's device; ids given on the host are checked and copied over."""
+    if not isinstance(proposals, Tensor):
+        ids = list(proposals)
+        if not all(0 <= i < target.config.vocab for i in ids):
+            raise InvalidSetting(
+                f"the proposer returned {ids}",
+                expected=f"ids from 0 to {target.config.vocab - 1}",
+                remedy="propose only tokens that the target has",
+            )
+        proposals = torch.tensor(ids, dtype=torch.int64, device=target.device)
+    if proposals.shape[0] > limit:
+        raise InvalidSetting(
+            f"the proposer returned {proposals.shape[0]} tokens", expected=f"at most {limit}", remedy="respect propose(k)"
+        )
+    return proposals
+
+
+def check_prompt(target: DecoderModel, prompt: list[int] | str) -> list[int]:
+    """Token ids of a prompt, or ``InvalidPrompt``."""
+    if isinstance(prompt, str):
+        if target.tokenizer is None:
+            raise InvalidPrompt(
+                "a text prompt, but the model has no tokenizer",
+                expected="token ids, or a model from load_pair",
+                remedy="encode the text yourself, or set target.tokenizer",
+            )
+        prompt = target.tokenizer.encode(prompt)
+    ids, vocab = list(prompt), target.config.vocab
+    wrong = next((i for i in ids if not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < vocab), None)
+    if not ids or wrong is not None:
+        raise InvalidPrompt(
+            "the prompt is empty" if not ids else f"token id {wrong!r} in the prompt",
+            expected=f"one or more integers from 0 to {vocab - 1}",
+            remedy="encode the text with this model's own tokenizer",
+        )
+    return ids
+
+
+def check_request(max_new_tokens: int, eos: int | Iterable[int] | None) -> frozenset[int]:
+    """The set of stop tokens; ``InvalidSetting`` for a token count below 1."""
+    if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        raise InvalidSetting(f"max_new_tokens = {max_new_tokens!r}", expected="an integer >= 1", remedy="ask for a token")
+    return frozenset() if eos is None else frozenset((eos,) if isinstance(eos, int) else eos)
+
+
+def check_speculation(target: DecoderModel, proposer: Proposer, k: int, formulation: str) -> None:
+    """Refuse a k, a formulation or a draft that cannot work, before any work is done."""
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise InvalidSetting(f"k = {k!r}", expected="an integer >= 1", remedy="use autoregressive() for k = 0")
+    if formulation not in FORMULATIONS:
+        raise InvalidSetting(f"formulation = {formulation!r}", expected=" or ".join(map(repr, FORMULATIONS)), remedy="fix it")
+    if proposer.vocab is not None and proposer.vocab != target.config.vocab:
+        raise VocabularyMismatch(
+            f"the draft has {proposer.vocab} tokens, the target {target.config.vocab}",
+            expected="one tokenizer for both",
+            remedy="use a draft of the target's family, loaded through load_pair",
+        )

@@ -1,0 +1,52 @@
+"""Where things are: the one module that turns names into folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from specdec_lib.errors import InvalidDesign
+from specdec_lib.files import sha256_file, sha256_text
+
+DESIGN_FILE = "design.toml"
+# Not part of the engine: they arrange and show what was measured, and cannot change a measured value.
+_NOT_ENGINE = ("pipeline", "report")
+
+
+def project_root(start: str | Path | None = None) -> Path:
+    """The folder that holds ``design.toml``: ``$SPECDEC_ROOT`` if set, else the nearest one above ``start`` (or here).
+
+    Raises:
+        InvalidDesign: there is none.
+    """
+    given = os.environ.get("SPECDEC_ROOT") if start is None else None
+    here = Path(given or start or Path.cwd()).resolve()
+    for folder in [here] if given else [here, *here.parents]:
+        if (folder / DESIGN_FILE).is_file():
+            return folder
+    raise InvalidDesign(
+        f"No {DESIGN_FILE} in the project root set by SPECDEC_ROOT." if given else f"No {DESIGN_FILE} here or above.",
+        expected="to run inside a checkout of the study",
+        remedy="change into the repository's root, or set SPECDEC_ROOT to it",
+    )
+
+
+def data_folder(profile: str, data_dir: str = "", root: str | Path | None = None) -> Path:
+    """The folder a notebook writes to.
+
+    ``data_dir`` is what the pipeline passes, relative to the project root. Empty (a notebook opened by hand) gives
+    ``data/<profile>-lab``, so that trying things out never touches a profile's results.
+    """
+    base = Path(root) if root else project_root()
+    return base / (data_dir or f"data/{profile}-lab")
+
+
+def engine_hash(root: str | Path | None = None) -> str:
+    """16 hex digits that name the sources that can change a measured or derived value (``specdec_lib`` without
+    ``pipeline`` and ``report``). Recorded with results; a page says when it differs today.
+    """
+    package = Path(root) / "specdec_lib" if root else Path(__file__).parent
+    files = sorted(
+        path for path in package.rglob("*.py") if path.relative_to(package).parts[0] not in _NOT_ENGINE
+    )
+    return sha256_text("\n".join(f"{p.relative_to(package).as_posix()} {sha256_file(p)}" for p in files))[:16]

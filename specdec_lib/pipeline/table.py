@@ -1,0 +1,97 @@
+"""What ``make book`` runs. A new phase is one notebook and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from specdec_lib.design import Profile
+from specdec_lib.errors import InvalidSetting
+
+Literal = bool | int | float | str | list["Literal"] | None
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A file under ``data/<profile>/`` that a step must write, and the schema (``records.py``) it must satisfy."""
+
+    path: str
+    schema: str | None = None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One line of the table.
+
+    ``needs`` names earlier phases whose promised files this one reads. ``per_context`` runs the notebook once for
+    each context of the profile, with ``context`` passed and ``{context}`` filled in. ``profile`` and ``data_dir`` are
+    passed to every notebook.
+    """
+
+    name: str
+    notebook: str
+    promises: tuple[Promise, ...]
+    needs: tuple[str, ...] = ()
+    parameters: Mapping[str, Literal] = field(default_factory=dict)
+    per_context: bool = False
+
+
+PHASES: tuple[Phase, ...] = (
+    Phase("smoke", "smoke", (Promise("smoke.csv"),)),
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One execution of one notebook."""
+
+    name: str
+    notebook: str
+    parameters: Mapping[str, Literal]
+    promises: tuple[Promise, ...]
+    needs: tuple[str, ...] = ()  # names of steps
+
+
+def steps(profile: Profile, phases: tuple[Phase, ...] | None = None) -> tuple[Step, ...]:
+    """The steps of ``profile`` in the order of the table.
+
+    Raises:
+        InvalidSetting: the profile lists a phase the table does not have, or one without the phases it needs.
+    """
+    table = PHASES if phases is None else phases
+    known = [phase.name for phase in table]
+    if unknown := [name for name in profile.phases if name not in known]:
+        raise InvalidSetting(
+            f"Profile {profile.name!r} lists unknown phases {unknown}.",
+            expected="phases of specdec_lib/pipeline/table.py: " + ", ".join(known),
+            remedy="correct `phases` in design.toml, or add a line to the table",
+        )
+    chosen = [phase for phase in table if phase.name in profile.phases]
+    result: list[Step] = []
+    expanded: dict[str, list[str]] = {}
+    for phase in chosen:
+        if missing := [name for name in phase.needs if name not in expanded]:
+            raise InvalidSetting(
+                f"Phase {phase.name!r} needs {missing}, which profile {profile.name!r} does not run before it.",
+                remedy="add them to the profile's `phases`, or order the table",
+            )
+        needs = tuple(step for name in phase.needs for step in expanded[name])
+        contexts: tuple[int | None, ...] = profile.contexts if phase.per_context else (None,)
+        for context in contexts:
+            extra = {} if context is None else {"context": context}
+            result.append(
+                Step(
+                    name=phase.name if context is None else f"{phase.name}-{context}",
+                    notebook=phase.notebook,
+                    parameters={
+                        "profile": profile.name,
+                        "data_dir": f"data/{profile.name}",
+                        **phase.parameters,
+                        **extra,
+                    },
+                    promises=tuple(Promise(p.path.format(context=context), p.schema) for p in phase.promises),
+                    needs=needs,
+                )
+            )
+        expanded[phase.name] = [step.name for step in result[-len(contexts) :]]
+    return tuple(result)
