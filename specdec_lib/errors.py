@@ -85,3 +85,55 @@ class TableMissing(SpecDecError, FileNotFoundError):
 
     def __str__(self) -> str:
         return Exception.__str__(self)
+
+
+class NotebookError(SpecDecError, RuntimeError):
+    """A notebook that cannot be run, or whose run did not do what the table promises. Names the notebook."""
+
+
+class NotebookDamaged(NotebookError):
+    """A notebook is missing or is not a notebook."""
+
+
+class UntaggedNotebook(NotebookError):
+    """Not exactly one cell tagged `parameters`."""
+
+
+class DerivedParameter(NotebookError):
+    """The parameters cell holds something other than `name = literal`."""
+
+
+class UnknownParameter(NotebookError):
+    """A parameter the notebook does not have."""
+
+
+class ParameterType(NotebookError):
+    """A parameter of another type than its default."""
+
+
+class CellFailed(NotebookError):
+    """A cell raised, left early, or its kernel died."""
+
+
+class PromiseBroken(NotebookError):
+    """A step ended without writing, or without renewing, a file that the table promises."""
+
+
+class StaleTable(NotebookError):
+    """A step wrote a table of another design, or one that does not match its schema."""
+
+
+class NotebookTooLarge(NotebookError):
+    """An executed copy too large to keep."""
+
+
+class RunInProgress(SpecDecError, RuntimeError):
+    """Another run is using the same data folder."""
+
+
+class CannotWrite(SpecDecError, OSError):
+    """A folder is read-only or the disk is full."""
+
+
+class BookError(SpecDecError, RuntimeError):
+    """The book cannot be built: a misspelt key, a page without a kernel, a failing page, a private path in a page."""
