@@ -1,8 +1,8 @@
 """The frozen design: one validated file, two hashes, and the list of jobs that follows from it.
 
-``design.toml`` fixes everything before the confirmatory run. The *measurement hash* (models, prompts, lengths,
-k, order, ...) is stored with every measured row; the *analysis hash* (thresholds, interval) with every derived
-table. Changing the analysis never orphans a measurement. See :func:`plan` for the order of the runs.
+``design.toml`` fixes everything before the confirmatory run. The *measurement hash* (models, prompts,
+lengths, k, order, ...) is stored with every measured row; the *analysis hash* (thresholds, interval) with
+every derived table. Changing the analysis never orphans a measurement. See :func:`plan` for the order of the runs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, 
 
 from specdec_lib.errors import InvalidDesign, InvalidSetting, UnknownProfile
 from specdec_lib.files import canonical_json, sha256_text
+from specdec_lib.paths import DESIGN_FILE, project_root
 
 Arm = Literal["ar", "spec"]
 Block = Literal["AB", "BA"]
@@ -29,9 +30,6 @@ Count = Annotated[int, Field(ge=0, strict=True)]
 Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Contexts = Annotated[tuple[Positive, ...], Field(min_length=1)]
-
-# Notebooks and pages run in other folders, so the default is the repository's own file wherever they start.
-DESIGN_FILE = Path(__file__).resolve().parent.parent / "design.toml"
 
 # Raise it when the meaning of a hashed field changes, so that old rows are seen to be of another design.
 _DESIGN_FORMAT = 1
@@ -225,8 +223,8 @@ class Design(_Section):
         """16 hex digits that name the measurement design of ``profile``.
 
         Covers the resolved profile, the prompts and the models' digests. Depends on no title, estimate or
-        phase list, not on the development families (no row of a held-out family comes from them), and never on
-        [analysis].
+        phase list, not on the development families (no row of a held-out family comes from them), and never
+        on [analysis].
         """
         resolved = self.profile(profile) if isinstance(profile, str) else profile
         value = {field: getattr(resolved, field) for field in _HASHED}
@@ -324,14 +322,14 @@ def plan(profile: Profile, context: int | None = None) -> list[Job]:
     return [job for job in jobs if context in (None, job.context)]
 
 
-def load_design(path: str | Path = DESIGN_FILE) -> Design:
-    """Read and validate the design file.
+def load_design(path: str | Path | None = None) -> Design:
+    """Read and validate the design file; by default ``design.toml`` of the project that the caller is in.
 
     Raises:
-        InvalidDesign: it is missing, not TOML, or has an unknown key or a bad value; the error names the file,
-            the key and what was expected.
+        InvalidDesign: it is missing, not TOML, or has an unknown key or a bad value; the error names the
+            file, the key and what was expected.
     """
-    path = Path(path)
+    path = Path(path) if path is not None else project_root() / DESIGN_FILE
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -374,7 +372,7 @@ def _block_runs(family: str, index: int, block: Block, repeats: int) -> list[Run
     larger = (repeats + 1) // 2
     first = larger if index % 2 == 0 else repeats - larger  # repeats of block AB
     numbers = range(1, first + 1) if block == "AB" else range(first + 1, repeats + 1)
-    ordered = [(arm, repeat) for arm in _arms(block) for repeat in numbers]
+    ordered: list[tuple[Arm, int]] = [(arm, repeat) for arm in _arms(block) for repeat in numbers]
     return [
         Run(family=family, arm=arm, block=block, repeat=repeat, position=position)
         for position, (arm, repeat) in enumerate(ordered)
