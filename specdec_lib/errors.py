@@ -137,3 +137,30 @@ class CannotWrite(SpecDecError, OSError):
 
 class BookError(SpecDecError, RuntimeError):
     """The book cannot be built: a misspelt key, a page without a kernel, a failing page, a private path in a page."""
+
+
+class PromptTableInvalid(SpecDecError, ValueError):
+    """families.toml or sources.toml: an unknown key, a missing one, a wrong type, a name given twice."""
+
+
+class UnknownFamily(SpecDecError, KeyError):
+    """No prompt family of that name."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
+
+
+class PromptTextDamaged(SpecDecError, RuntimeError):
+    """A prompt text is missing or is not the one whose digest is in sources.toml."""
+
+
+class PromptTooShort(SpecDecError, ValueError):
+    """A family's text has fewer tokens than the context asks for."""
+
+
+class ContextTooSmall(SpecDecError, ValueError):
+    """The context has no room for the family's instruction, the chat template and some text."""
+
+
+class TokenizerUnsuited(SpecDecError, ValueError):
+    """A tokenizer or chat template with which a prompt of exact length cannot be built."""

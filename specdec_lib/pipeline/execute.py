@@ -1,0 +1,119 @@
+"""Runs one notebook through papermill, in this environment's own kernel, and refuses every silent failure."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from specdec_lib.errors import CannotWrite, CellFailed, SpecDecError
+from specdec_lib.pipeline.notebook import plain_text, source
+
+_TRACEBACK_LINES = 12
+_DISK = re.compile(r"\[Errno (?:28|30|122)\] ([^:]+)")  # full, read-only, over quota
+
+
+@contextmanager
+def kernel_environment(root: Path) -> Iterator[None]:
+    """Environment variables under which kernels start: this interpreter's ``python3``, this checkout's library, and
+    nothing of the user's own Jupyter or IPython set-up.
+    """
+    with tempfile.TemporaryDirectory(prefix="specdec-ipython-") as ipython:
+        wanted = {
+            "SPECDEC_ROOT": str(root),
+            "PYTHONPATH": os.pathsep.join(p for p in (str(root), os.environ.get("PYTHONPATH", "")) if p),
+            "IPYTHONDIR": ipython,
+            "JUPYTER_PREFER_ENV_PATH": "1",
+            "JUPYTER_PLATFORM_DIRS": "1",
+            "JUPYTER_DATA_DIR": str(Path(ipython) / "jupyter"),
+            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
+            "TQDM_DISABLE": "1",  # a bar is for a person; a kept notebook gets no hundred lines of it
+        }
+        before = {key: os.environ.get(key) for key in [*wanted, "JUPYTER_PATH"]}
+        os.environ.pop("JUPYTER_PATH", None)
+        os.environ.update(wanted)
+        try:
+            yield
+        finally:
+            for key, value in before.items():
+                if value is None:
+                    os.environ.pop(key, None)
+                else:
+                    os.environ[key] = value
+
+
+def execute(root: Path, path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Run ``path`` with ``parameters`` and return the executed notebook. Writes no file of its own.
+
+    Raises:
+        CellFailed: a cell raised, called ``sys.exit`` (papermill takes code 0 for success), was never reached, or the
+            kernel died. Gives the cell's source and the end of its traceback, without absolute paths.
+    """
+    import papermill
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    try:
+        with kernel_environment(root), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            executed = papermill.execute_notebook(
+                str(path),
+                None,
+                parameters=dict(parameters),
+                kernel_name="python3",
+                cwd=str(path.parent),
+                progress_bar=False,
+            )
+    except PapermillExecutionError as error:
+        raise _failed(root, path, error.source, list(error.traceback), f"{error.ename}: {error.evalue}") from error
+    except (DeadKernelError, CellExecutionError) as error:
+        raise CellFailed(
+            f"notebooks/{path.name}: the kernel died.",
+            expected="a notebook that runs to its end",
+            remedy="often memory: see `make doctor`; or the notebook ended its own process",
+        ) from error
+    _refuse_early_end(root, path, executed)
+    return executed
+
+
+def _refuse_early_end(root: Path, path: Path, executed: Mapping[str, Any]) -> None:
+    for cell in executed["cells"]:
+        if cell["cell_type"] != "code" or not source(cell).strip():
+            continue
+        for output in cell.get("outputs", []):
+            if output["output_type"] == "error":
+                raise _failed(
+                    root, path, source(cell), list(output["traceback"]), f"{output['ename']}: {output['evalue']}"
+                )
+        if cell.get("execution_count") is None:
+            raise _failed(root, path, source(cell), [], "this cell was never run: the kernel left before it")
+
+
+def _failed(root: Path, path: Path, text: str, traceback: list[str], what: str) -> SpecDecError:
+    if disk := _DISK.search(what):
+        return CannotWrite(
+            f"notebooks/{path.name} could not write: {disk.group(1)}.",
+            expected="a writable data folder with room for the results",
+            remedy="free some space or make it writable, then run the same command again; finished work is kept",
+        )
+    lines = plain_text("\n".join(traceback), root).splitlines()[-_TRACEBACK_LINES:]
+    shown = "\n".join(f"    {line}" for line in plain_text(text, root).strip().splitlines())
+    tail = "\n".join(f"    {line}" for line in lines)
+    return CellFailed(
+        f"notebooks/{path.name} failed: {plain_text(what, root)}\n  in the cell\n{shown}" + (f"\n  with\n{tail}" if tail else ""),
+        remedy=f"open notebooks/{path.name} with `make lab` (it runs there with small defaults), correct it, run again",
+    )
+
+
+def kernel_is_ours(executable: str) -> bool:
+    """Whether a kernel reported this interpreter; notebooks may assert it."""
+    return Path(executable).resolve() == Path(sys.executable).resolve()

@@ -1,0 +1,194 @@
+"""Runs the steps of a profile that are not up to date, one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdec_lib.design import Design, Profile, load_design
+from specdec_lib.errors import CannotWrite, PromiseBroken, SpecDecError, StaleTable
+from specdec_lib.files import atomic_write, sha256_text
+from specdec_lib.paths import DESIGN_FILE, engine_hash
+from specdec_lib.pipeline import manifest, notebook, table
+from specdec_lib.pipeline.execute import execute
+from specdec_lib.pipeline.lock import data_lock, named_write_errors
+from specdec_lib.pipeline.progress import Progress
+
+# (profile name) -> the design hash that the rows of its tables must carry
+DesignHash = Callable[[Design, Profile], str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did: names of the steps executed and of those that were up to date."""
+
+    executed: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def run_profile(
+    root: Path,
+    profile_name: str,
+    *,
+    phases: tuple[table.Phase, ...] | None = None,
+    design_hash: DesignHash | None = None,
+    again: bool = False,
+) -> Outcome:
+    """Bring ``data/<profile>/`` up to date.
+
+    Every notebook and parameter is checked before anything runs. A step's old record is dropped before it starts and
+    written after it ended well, so whatever interrupts it, the next run does it again; the jobs it finished are kept.
+
+    Args:
+        again: run every step, up to date or not.
+
+    Raises:
+        NotebookError: see the classes in errors.py; each names the notebook.
+        RunInProgress, CannotWrite, InvalidDesign, UnknownProfile.
+    """
+    design = load_design(root / DESIGN_FILE)
+    profile = design.profile(profile_name)
+    plan = table.steps(profile, phases)
+    notebooks = {step.notebook: notebook.read_notebook(_path(root, step)) for step in plan}
+    for step in plan:
+        known = notebook.defaults(notebooks[step.notebook], step.notebook)
+        notebook.check_parameters(step.notebook, step.parameters, known)
+
+    folder = root / "data" / profile_name
+    base = {
+        "engine": engine_hash(root),
+        "measurement": design.measurement_hash(profile, prompts_key(root), ""),
+        "analysis": design.analysis_hash(),
+    }
+
+    def inputs(step: table.Step) -> str:
+        needed = [p.path for other in plan if other.name in step.needs for p in other.promises]
+        return manifest.inputs_hash(
+            {
+                **base,
+                "notebook": notebook.content_hash(notebooks[step.notebook]),
+                "parameters": dict(step.parameters),
+                "promises": [[p.path, p.schema] for p in step.promises],
+                "needs": manifest.hashes(folder, needed),
+            }
+        )
+
+    def fresh(step: table.Step, records: dict[str, manifest.Record]) -> bool:
+        return manifest.up_to_date(records.get(step.name), inputs(step), folder, _outputs(step))
+
+    records = manifest.load(folder)
+    if not again and all(fresh(step, records) for step in plan):
+        return Outcome((), tuple(step.name for step in plan))
+
+    with data_lock(folder, root):
+        records = manifest.load(folder)  # another run may have ended since
+        todo = [step for step in plan if again or not fresh(step, records)]
+        progress = Progress(len(todo))
+        _announce(progress, profile, len(todo), len(plan))
+        executed: list[str] = []
+        try:
+            for step in plan:
+                # What a step reads may have changed in this very run, so ask again.
+                if not again and fresh(step, records):
+                    continue
+                progress.start(step.name)
+                with named_write_errors(folder, root):
+                    if records.pop(step.name, None):
+                        manifest.save(folder, records)
+                    wanted = (design_hash or _design_hash)(design, profile) if _has_schema(step) else ""
+                    # Taken before the run: what is edited while it runs makes the next run do it again.
+                    taken = inputs(step)
+                    _run_step(root, folder, step, wanted)
+                    records[step.name] = manifest.Record(taken, manifest.hashes(folder, _outputs(step)))
+                    manifest.save(folder, records)
+                executed.append(step.name)
+                progress.finish(step.name)
+        finally:
+            progress.close()
+    return Outcome(tuple(executed), tuple(step.name for step in plan if step.name not in executed))
+
+
+def prompts_key(root: Path) -> str:
+    """Names the prompt texts by content, without building a prompt."""
+    folder = root / "data" / "prompts"
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    return sha256_text("\n".join(f"{name} {digest}" for name, digest in manifest.hashes(folder, names).items()))
+
+
+def _path(root: Path, step: table.Step) -> Path:
+    return root / "notebooks" / f"{step.notebook}.ipynb"
+
+
+def _executed_copy(step: table.Step) -> str:
+    return f"notebooks/{step.name}.ipynb"
+
+
+def _outputs(step: table.Step) -> list[str]:
+    return [_executed_copy(step), *(promise.path for promise in step.promises)]
+
+
+def _has_schema(step: table.Step) -> bool:
+    return any(promise.schema for promise in step.promises)
+
+
+def _design_hash(design: Design, profile: Profile) -> str:
+    from specdec_lib.pairs import pair_digest
+    from specdec_lib.prompts import prompts_digest
+
+    return design.measurement_hash(profile, prompts_digest(), pair_digest(profile.pair))
+
+
+def _announce(progress: Progress, profile: Profile, todo: int, total: int) -> None:
+    progress.say(f"Profile {profile.name}: {profile.title}")
+    estimate = ", ".join(f"{phase} {minutes:g}" for phase, minutes in profile.minutes.items())
+    progress.say(f"Estimated minutes when nothing is done yet: {estimate} (together {profile.total_minutes:g}).")
+    progress.say(f"{todo} of {total} steps to run.")
+
+
+def _run_step(root: Path, folder: Path, step: table.Step, design_hash: str) -> None:
+    before = {promise.path: _signature(folder / promise.path) for promise in step.promises}
+    executed = execute(root, _path(root, step), step.parameters)
+    where = f"notebooks/{step.notebook}.ipynb (step {step.name})"
+    for promise in step.promises:
+        after = _signature(folder / promise.path)
+        if after is None or after == before[promise.path]:
+            raise PromiseBroken(
+                f"{where} ended without {'writing' if after is None else 'renewing'} {_data(folder, promise.path)}.",
+                expected="every file that specdec_lib/pipeline/table.py promises, written by this run",
+                remedy="write it in the notebook, or correct the promise",
+            )
+        _check_content(folder, promise, design_hash, where)
+    atomic_write(folder / _executed_copy(step), notebook.publishable(executed, root, step.notebook))
+
+
+def _check_content(folder: Path, promise: table.Promise, design_hash: str, where: str) -> None:
+    path = folder / promise.path
+    try:
+        if promise.schema:
+            from specdec_lib.records import read_table
+
+            read_table(path, promise.schema, design_hash=design_hash)
+        elif path.suffix == ".json":
+            json.loads(path.read_text(encoding="utf-8"))
+    except CannotWrite:
+        raise
+    except (SpecDecError, ValueError) as error:
+        raise StaleTable(
+            f"{where} wrote {_data(folder, promise.path)}, which is not what this design asks for:\n  {error}",
+            expected=f"rows of design {design_hash}" if design_hash else "a readable file",
+            remedy=f"correct the notebook, or delete {_data(folder, promise.path)} and run again",
+        ) from error
+
+
+def _data(folder: Path, name: str) -> str:
+    return f"data/{folder.name}/{name}"
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    """Changes whenever the file is written anew, even with the same bytes."""
+    if not path.is_file():
+        return None
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns, status.st_size

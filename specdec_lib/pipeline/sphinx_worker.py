@@ -1,0 +1,36 @@
+"""Jupyter Book's own build in a process of its own: ``python -m specdec_lib.pipeline.sphinx_worker SOURCE TARGET``.
+
+The same call as ``jupyter-book build --all``, with two differences that its command line does not offer: the output
+folder is exactly TARGET, and pages run in parallel.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def main(source: str, target: str) -> int:
+    """Exit status: 0 only for a build without an error or a warning."""
+    from jupyter_book.sphinx import build_sphinx
+
+    folder = Path(source)
+    result = build_sphinx(
+        folder,
+        Path(target),
+        noconfig=True,
+        path_config=folder / "_config.yml",
+        confoverrides={"external_toc_path": (folder / "_toc.yml").as_posix(), "latex_individualpages": False},
+        freshenv=True,
+        force_all=True,
+        warningiserror=True,
+        keep_going=True,
+        jobs=os.cpu_count() or 1,
+        quiet=True,
+    )
+    return result if isinstance(result, int) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

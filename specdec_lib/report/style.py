@@ -1,0 +1,206 @@
+"""One look for every figure, table and number of the report.
+
+Figures are SVG on a white card: text keeps its contrast in the light and the dark theme. Series differ in colour,
+lightness, marker and line, so that they stay apart in grey and for colour-blind readers.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specdec_lib.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+INK = "#1a1a1a"  # 17:1 on white
+MUTED = "#595959"  # 7:1 on white, the faintest colour text may have
+GRID = "#d9d9d9"
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Series:
+    """How one series is drawn. Lightness rises from the first to the last."""
+
+    colour: str
+    marker: str
+    line: str
+    hatch: str
+
+
+# Okabe-Ito hues, darkened where needed so that each has 3:1 on white and its own place on the grey scale.
+SERIES: tuple[Series, ...] = (
+    Series("#123a5e", "o", "-", ""),
+    Series("#b34700", "s", "--", "//"),
+    Series("#00805e", "^", "-.", ".."),
+    Series("#8a5fa8", "D", ":", "xx"),
+    Series("#4a90c4", "v", "-", "\\\\"),
+    Series("#8c8300", "P", "--", "++"),
+)
+AR, SPEC = SERIES[0], SERIES[1]  # the two arms look the same in every figure
+
+
+def use_style() -> None:
+    """Set matplotlib's defaults for the study; call once per page, before the first figure."""
+    import matplotlib as mpl
+    from cycler import cycler
+
+    mpl.rcParams.update(
+        {
+            "figure.figsize": (7.2, 4.0),
+            "figure.dpi": 100,
+            "figure.facecolor": "white",
+            "axes.facecolor": "white",
+            "savefig.facecolor": "white",
+            "savefig.bbox": "tight",
+            "svg.fonttype": "path",  # the same letters on every machine
+            "svg.hashsalt": "specdec-study",  # the same ids in every build
+            "font.size": 11,
+            "axes.titlesize": 12,
+            "axes.titlelocation": "left",
+            "axes.titleweight": "bold",
+            "text.color": INK,
+            "axes.labelcolor": INK,
+            "axes.edgecolor": MUTED,
+            "xtick.color": INK,
+            "ytick.color": INK,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "grid.color": GRID,
+            "grid.linewidth": 0.8,
+            "legend.frameon": False,
+            "lines.linewidth": 1.8,
+            "lines.markersize": 6,
+            "axes.prop_cycle": cycler(
+                color=[s.colour for s in SERIES],
+                marker=[s.marker for s in SERIES],
+                linestyle=[s.line for s in SERIES],
+            ),
+        }
+    )
+
+
+def figure(fig: Figure, *, alt: str, caption: str = "", csv: str | None = None) -> None:
+    """Show ``fig`` with its alternative text, a caption and a link to its numbers, then close it.
+
+    Args:
+        alt: what the figure shows, for a reader who cannot see it: a sentence or more, with the main numbers.
+        csv: the table behind it, relative to ``data/`` (``"cpu-full/confirmatory-2048.csv"``).
+
+    Raises:
+        InvalidSetting: ``alt`` says nothing.
+    """
+    import matplotlib.pyplot as plt
+    from IPython.display import display
+
+    if len(alt.split()) < 4:
+        raise InvalidSetting(
+            f"Alternative text {alt!r} tells a reader who cannot see the figure nothing.",
+            expected="a sentence that says what it shows",
+        )
+    display(_Html(_figure_html(fig, alt, caption, csv), alt))
+    plt.close(fig)
+
+
+def table(frame: pd.DataFrame, *, caption: str = "", csv: str | None = None, digits: int = 3) -> None:
+    """Show ``frame`` with its caption and CSV link; a wide one scrolls inside its own box. The index is not shown.
+
+    Floats get ``digits`` significant digits; missing values read "not measured".
+    """
+    from IPython.display import display
+
+    head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in frame.columns)
+    rows = []
+    for values in frame.itertuples(index=False, name=None):
+        rows.append("<tr>" + "".join(_cell(value, digits) for value in values) + "</tr>")
+    body = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    display(_Html(_card("study-table", body, caption, csv), frame.to_string(index=False)))
+
+
+def number(value: Any, unit: str = "", digits: int = 3) -> str:
+    """``value`` for prose: ``digits`` significant digits, thousands apart, its unit after a no-break space.
+
+    >>> number(0.53149), number(12345.6, "ms"), number(None), number(40, "tokens/s")
+    ('0.531', '12,346\\xa0ms', 'not measured', '40\\xa0tokens/s')
+    """
+    if _missing(value):
+        return NOT_MEASURED
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
+        return str(value)
+    real = float(value)
+    if real.is_integer() and (isinstance(value, int) or not hasattr(value, "is_integer") or abs(real) >= 10**digits):
+        text = f"{int(real):,}"
+    elif real == 0:
+        text = "0"
+    elif abs(real) < 1e-4 or not math.isfinite(real):
+        text = f"{real:.{digits - 1}e}"
+    else:
+        text = f"{real:,.{max(0, digits - 1 - math.floor(math.log10(abs(real))))}f}"
+    return f"{text}\u00a0{unit}" if unit else text
+
+
+def csv_link(csv: str) -> str:
+    """The address of ``data/<csv>`` in the site, relative to the page that is being built; "" outside the book."""
+    here = Path.cwd()
+    for depth, folder in enumerate([here, *here.parents]):
+        if (folder / "_toc.yml").is_file():
+            return "../" * depth + f"data/{csv}"
+    return ""
+
+
+class _Html:
+    """HTML for a page, plain text for everything else."""
+
+    def __init__(self, markup: str, text: str) -> None:
+        self._markup, self._text = markup, text
+
+    def _repr_html_(self) -> str:
+        return self._markup
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _figure_html(fig: Figure, alt: str, caption: str, csv: str | None) -> str:
+    buffer = io.BytesIO()
+    fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    image = base64.b64encode(buffer.getvalue()).decode()
+    tag = f'<img alt="{html.escape(alt)}" src="data:image/svg+xml;base64,{image}">'
+    return _card("study-figure", tag, caption, csv)
+
+
+def _card(kind: str, body: str, caption: str, csv: str | None) -> str:
+    parts = [html.escape(caption)] if caption else []
+    address = csv_link(csv) if csv else ""
+    if address:
+        parts.append(f'<a href="{html.escape(address)}" download>CSV</a>')
+    below = f"<figcaption>{' '.join(parts)}</figcaption>" if parts else ""
+    # tabindex lets a reader scroll the box with the keyboard
+    return f'<figure class="{kind}"><div class="study-scroll" tabindex="0">{body}</div>{below}</figure>'
+
+
+def _cell(value: Any, digits: int) -> str:
+    numeric = not isinstance(value, (str, bool)) and not _missing(value) and hasattr(value, "__float__")
+    kind = ' class="number"' if numeric else ""
+    return f"<td{kind}>{html.escape(number(value, digits=digits))}</td>"
+
+
+def _missing(value: Any) -> bool:
+    if value is None:
+        return True
+    try:
+        return bool(value != value)  # NaN, NaT
+    except (TypeError, ValueError):  # pandas.NA has no truth value
+        return True
