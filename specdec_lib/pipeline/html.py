@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from specdec_lib.errors import BookError
 from specdec_lib.files import atomic_write, canonical_json, sha256_file, sha256_text
@@ -49,6 +50,7 @@ def build(root: Path, *, again: bool = False) -> bool:
         _sphinx(root, source, work / "html")
         check_site(work / "html", pages, root)
         publish_data(root, work / "html")
+        check_links(work / "html")
         target = output / "html"
         shutil.rmtree(target, ignore_errors=True)
         os.replace(work / "html", target)
@@ -248,7 +250,8 @@ _OWN_PAGES = {"genindex", "search", "py-modindex"}
 
 def check_site(site: Path, pages: list[str], root: Path) -> None:
     """Page set, external requests, private strings. See :func:`build`."""
-    made = {path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")} - _OWN_PAGES
+    found = (path.relative_to(site) for path in site.rglob("*.html"))
+    made = {path.with_suffix("").as_posix() for path in found if path.parts[0] != "_static"} - _OWN_PAGES
     made -= {"index"} if "index" not in pages else set()  # Jupyter Book's redirect to the root page
     if made != set(pages):
         raise BookError(
@@ -274,6 +277,23 @@ def check_site(site: Path, pages: list[str], root: Path) -> None:
                     f"{name} holds a path or name of this machine.",
                     expected="pages that read the same wherever they are built",
                     remedy="look for what prints a path, a warning or a log in that page",
+                )
+
+
+_LOCAL = re.compile(r"<(?:a|script|img|link)\b[^>]*?\b(?:href|src)=\"([^\"#?:]+)(?:[#?][^\"]*)?\"", re.IGNORECASE)
+
+
+def check_links(site: Path) -> None:
+    """Every link, script, style and picture of every page that points into the site leads to a file there."""
+    for page in sorted(site.rglob("*.html")):
+        if "_static" in page.relative_to(site).parts:
+            continue
+        for address in sorted(set(_LOCAL.findall(page.read_text(encoding="utf-8")))):
+            target = (page.parent / unquote(address)).resolve()
+            if not target.exists():
+                raise BookError(
+                    f"{page.relative_to(site).as_posix()} links to {address}, which is not in the site.",
+                    remedy="correct the link, or publish the file",
                 )
 
 

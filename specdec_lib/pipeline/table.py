@@ -38,6 +38,14 @@ class Phase:
 
 PHASES: tuple[Phase, ...] = (
     Phase("smoke", "smoke", (Promise("smoke.csv"),)),
+    Phase("correctness", "correctness", (Promise("correctness.csv", "correctness"),), needs=("smoke",)),
+    Phase(
+        "confirmatory",
+        "confirmatory",
+        (Promise("confirmatory-{context}.csv", "confirmatory"), Promise("stages-{context}.csv", "stages")),
+        needs=("smoke",),
+        per_context=True,
+    ),
 )
 
 
