@@ -1,20 +1,25 @@
-"""``python -m specdec_lib.pipeline COMMAND``: everything ``make`` does after the environment exists."""
+"""``python -m specdec_lib.pipeline COMMAND``: everything ``make`` does once the environment exists."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from specdec_lib.errors import SpecDecError
-from specdec_lib.paths import project_root
+from specdec_lib.errors import BookError, SpecDecError
+from specdec_lib.paths import DESIGN_FILE, project_root
+
+# Heavy imports are inside the functions: `book` with nothing to do answers at once.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 when it succeeded, 1 after a named error, 130 after Ctrl-C."""
     options = _parser().parse_args(arguments)
     try:
-        return options.run(options)
+        return options.run(project_root(), options)
     except SpecDecError as error:
         print(f"\n{type(error).__name__}: {error}", file=sys.stderr)
         return 1
@@ -26,38 +31,119 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m specdec_lib.pipeline", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, function, text in (
-        ("book", _book, "run what is out of date of a profile, then render the book"),
+    table: tuple[tuple[str, Callable[[Path, argparse.Namespace], int], str], ...] = (
+        ("book", _book, "run what is out of date of a profile, then render the report"),
         ("runs", _runs, "only run what is out of date of a profile"),
         ("html", _html, "only render what is in data/"),
-    ):
+        ("site", _site, "render, then make a self-contained folder and zip in dist/"),
+        ("doctor", _doctor, "say what this machine can run"),
+        ("lab", _lab, "open the notebooks in JupyterLab"),
+        ("clean", _clean, "remove local runs and rendered pages"),
+        ("environment", _environment, "write environment.yml from requirements.lock"),
+    )
+    for name, function, text in table:
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=function)
-        command.add_argument("--again", action="store_true", help="do it even when nothing has changed")
-        if name != "html":
-            command.add_argument("--profile", default="cpu", help="a profile of design.toml (default: %(default)s)")
+        if name in ("book", "runs", "html"):
+            command.add_argument("--again", action="store_true", help="do it even when nothing has changed")
+        if name in ("book", "runs"):
+            command.add_argument(
+                "--profile", default="cpu", help="a profile of design.toml (default: %(default)s)"
+            )
     return parser
 
 
-def _runs(options: argparse.Namespace) -> int:
+def _runs(root: Path, options: argparse.Namespace) -> int:
     from specdec_lib.pipeline.runner import run_profile
 
-    outcome = run_profile(project_root(), options.profile, again=options.again)
+    outcome = run_profile(root, options.profile, again=options.again)
     done = f"{len(outcome.executed)} steps executed" if outcome.executed else "nothing executed"
-    print(f"data/{options.profile}: {done}, {len(outcome.kept)} up to date.", file=sys.stderr)
+    _say(f"data/{options.profile}: {done}, {len(outcome.kept)} up to date.")
     return 0
 
 
-def _html(options: argparse.Namespace) -> int:
+def _html(root: Path, options: argparse.Namespace) -> int:
     from specdec_lib.pipeline.html import build
 
-    rendered = build(project_root(), again=options.again)
-    print(f"book/_build/html/index.html: {'rendered' if rendered else 'up to date'}.", file=sys.stderr)
+    rendered = build(root, again=options.again)
+    _say(f"book/_build/html/index.html: {'rendered' if rendered else 'up to date'}.")
     return 0
 
 
-def _book(options: argparse.Namespace) -> int:
-    return _runs(options) or _html(options)
+def _book(root: Path, options: argparse.Namespace) -> int:
+    from specdec_lib.design import load_design
+
+    if load_design(root / DESIGN_FILE).profile(options.profile).committed:
+        _require_committed(root, options.profile)
+    else:
+        _runs(root, options)
+    return _html(root, options)
+
+
+def _require_committed(root: Path, profile: str) -> None:
+    """A committed profile is never run as a side effect of rendering."""
+    from specdec_lib.pipeline.runner import missing_results
+
+    if absent := missing_results(root, profile):
+        raise BookError(
+            f"data/{profile} lacks {', '.join(absent[:5])}{' ...' if len(absent) > 5 else ''}.",
+            expected="the committed results of this profile",
+            remedy=f"restore them with `git checkout data/{profile}`, or measure: make runs PROFILE={profile}",
+        )
+
+
+def _site(root: Path, options: argparse.Namespace) -> int:
+    from specdec_lib.pipeline.site import make_site
+
+    options.again = False
+    _html(root, options)
+    archive = make_site(root)
+    _say(
+        f"{archive.relative_to(root).as_posix()}: {archive.stat().st_size / 1e6:.1f} MB; beside it the same as a folder."
+    )
+    return 0
+
+
+def _doctor(root: Path, options: argparse.Namespace) -> int:
+    from specdec_lib.pipeline.doctor import report
+
+    for line in report(root):
+        print(line)
+    return 0
+
+
+def _lab(root: Path, options: argparse.Namespace) -> int:
+    os.environ["SPECDEC_ROOT"] = str(root)
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # python3 is this environment's own kernel
+    os.execv(sys.executable, [sys.executable, "-m", "jupyter", "lab", str(root / "notebooks")])
+
+
+def _clean(root: Path, options: argparse.Namespace) -> int:
+    """Remove what can be made again: runs of profiles that are not committed, lab runs, pages, the site."""
+    from specdec_lib.design import load_design
+    from specdec_lib.pipeline.lock import data_lock
+
+    profiles = load_design(root / DESIGN_FILE).profiles
+    local = [name for name, entry in profiles.items() if not entry.committed]
+    local += [f"{name}-lab" for name in profiles]
+    for folder in [*(root / "data" / name for name in local), root / "book" / "_build", root / "dist"]:
+        if folder.is_dir():
+            with data_lock(folder, root):  # not under a run's feet
+                pass
+            shutil.rmtree(folder)
+            _say(f"removed {folder.relative_to(root).as_posix()}")
+    return 0
+
+
+def _environment(root: Path, options: argparse.Namespace) -> int:
+    from specdec_lib.pipeline.environment import write_environment
+
+    _say(f"{write_environment(root).name} written.")
+    return 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 if __name__ == "__main__":

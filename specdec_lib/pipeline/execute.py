@@ -60,6 +60,7 @@ def execute(root: Path, path: Path, parameters: Mapping[str, Any]) -> dict[str, 
     import papermill
     from nbclient.exceptions import CellExecutionError, DeadKernelError
     from papermill.exceptions import PapermillExecutionError
+    from traitlets.config import Config
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
@@ -72,9 +73,14 @@ def execute(root: Path, path: Path, parameters: Mapping[str, Any]) -> dict[str, 
                 kernel_name="python3",
                 cwd=str(path.parent),
                 progress_bar=False,
+                config=Config(
+                    {"KernelManager": {"transport": "ipc"}}
+                ),  # no open port, and no warning about one
             )
     except PapermillExecutionError as error:
-        raise _failed(root, path, error.source, list(error.traceback), f"{error.ename}: {error.evalue}") from error
+        raise _failed(
+            root, path, error.source, list(error.traceback), f"{error.ename}: {error.evalue}"
+        ) from error
     except (DeadKernelError, CellExecutionError) as error:
         raise CellFailed(
             f"notebooks/{path.name}: the kernel died.",
@@ -92,7 +98,11 @@ def _refuse_early_end(root: Path, path: Path, executed: Mapping[str, Any]) -> No
         for output in cell.get("outputs", []):
             if output["output_type"] == "error":
                 raise _failed(
-                    root, path, source(cell), list(output["traceback"]), f"{output['ename']}: {output['evalue']}"
+                    root,
+                    path,
+                    source(cell),
+                    list(output["traceback"]),
+                    f"{output['ename']}: {output['evalue']}",
                 )
         if cell.get("execution_count") is None:
             raise _failed(root, path, source(cell), [], "this cell was never run: the kernel left before it")
@@ -109,7 +119,8 @@ def _failed(root: Path, path: Path, text: str, traceback: list[str], what: str) 
     shown = "\n".join(f"    {line}" for line in plain_text(text, root).strip().splitlines())
     tail = "\n".join(f"    {line}" for line in lines)
     return CellFailed(
-        f"notebooks/{path.name} failed: {plain_text(what, root)}\n  in the cell\n{shown}" + (f"\n  with\n{tail}" if tail else ""),
+        f"notebooks/{path.name} failed: {plain_text(what, root)}\n  in the cell\n{shown}"
+        + (f"\n  with\n{tail}" if tail else ""),
         remedy=f"open notebooks/{path.name} with `make lab` (it runs there with small defaults), correct it, run again",
     )
 

@@ -68,7 +68,9 @@ def inputs_hash(root: Path) -> str:
     files += _files(root / "book", skip={"_build"})
     files += [path for path in _files(root / "specdec_lib") if path.suffix in (".py", ".mplstyle")]
     files += _files(root / "data", skip={"models"})
-    listed = [[path.relative_to(root).as_posix(), sha256_file(path)] for path in sorted(files) if path.is_file()]
+    listed = [
+        [path.relative_to(root).as_posix(), sha256_file(path)] for path in sorted(files) if path.is_file()
+    ]
     return sha256_text(canonical_json(listed))
 
 
@@ -119,7 +121,9 @@ def stage(root: Path, source: Path) -> list[str]:
             content["metadata"]["mystnb"] = {"execution_mode": "off"}
             (folder / path.name).write_text(json.dumps(content), encoding="utf-8")
         chapters = [{"file": f"{_APPENDIX}/{profile}/{path.stem}"} for path in executed]
-        toc.setdefault("parts", []).append({"caption": f"Executed notebooks: {profile}", "chapters": chapters})
+        toc.setdefault("parts", []).append(
+            {"caption": f"Executed notebooks: {profile}", "chapters": chapters}
+        )
     (source / "_toc.yml").write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
     return list(_toc_pages(toc))
 
@@ -280,7 +284,9 @@ def check_site(site: Path, pages: list[str], root: Path) -> None:
                 )
 
 
-_LOCAL = re.compile(r"<(?:a|script|img|link)\b[^>]*?\b(?:href|src)=\"([^\"#?:]+)(?:[#?][^\"]*)?\"", re.IGNORECASE)
+_LOCAL = re.compile(
+    r"<(?:a|script|img|link)\b[^>]*?\b(?:href|src)=\"([^\"#?:]+)(?:[#?][^\"]*)?\"", re.IGNORECASE
+)
 
 
 def check_links(site: Path) -> None:

@@ -40,9 +40,17 @@ def read_notebook(path: Path) -> dict[str, Any]:
             expected="the notebook that specdec_lib/pipeline/table.py names",
         ) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise NotebookDamaged(f"notebooks/{path.name} is not JSON: {error}.", remedy="restore it from git") from error
-    if not isinstance(content, dict) or content.get("nbformat") != 4 or not isinstance(content.get("cells"), list):
-        raise NotebookDamaged(f"notebooks/{path.name} is not a notebook of format 4.", remedy="restore it from git")
+        raise NotebookDamaged(
+            f"notebooks/{path.name} is not JSON: {error}.", remedy="restore it from git"
+        ) from error
+    if (
+        not isinstance(content, dict)
+        or content.get("nbformat") != 4
+        or not isinstance(content.get("cells"), list)
+    ):
+        raise NotebookDamaged(
+            f"notebooks/{path.name} is not a notebook of format 4.", remedy="restore it from git"
+        )
     return content
 
 
@@ -146,7 +154,9 @@ def check_parameters(name: str, given: Mapping[str, Any], known: Mapping[str, An
                 remedy="correct the name in specdec_lib/pipeline/table.py or in the notebook",
             )
         default = known[key]
-        same = type(value) is type(default) or default is None or (type(default) is float and type(value) is int)
+        same = (
+            type(value) is type(default) or default is None or (type(default) is float and type(value) is int)
+        )
         if not same or not _plain(value):
             raise ParameterType(
                 f"{where}: parameter {key} = {value!r} is a {type(value).__name__}.",
@@ -200,6 +210,8 @@ def publishable(notebook: Mapping[str, Any], root: Path, name: str) -> str:
     for cell in notebook["cells"]:
         kept = {key: value for key, value in cell.items() if key != "metadata"}
         kept["metadata"] = {k: v for k, v in cell.get("metadata", {}).items() if k in _KEPT_METADATA}
+        if "injected-parameters" in tags(cell):
+            kept["id"] = "injected-parameters"  # papermill draws one at random
         if "outputs" in cell:
             kept["outputs"] = [_strip_widget(output) for output in cell["outputs"]]
         cells.append(kept)

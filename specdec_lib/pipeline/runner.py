@@ -9,15 +9,15 @@ from pathlib import Path
 
 from specdec_lib.design import Design, Profile, load_design
 from specdec_lib.errors import CannotWrite, PromiseBroken, SpecDecError, StaleTable
-from specdec_lib.files import atomic_write, sha256_text
+from specdec_lib.files import atomic_write
 from specdec_lib.paths import DESIGN_FILE, engine_hash
 from specdec_lib.pipeline import manifest, notebook, table
 from specdec_lib.pipeline.execute import execute
 from specdec_lib.pipeline.lock import data_lock, named_write_errors
 from specdec_lib.pipeline.progress import Progress
 
-# (profile name) -> the design hash that the rows of its tables must carry
-DesignHash = Callable[[Design, Profile], str]
+# The design hash that the rows of a profile's tables must carry; tests give one that needs no prompts or weights.
+DesignHash = Callable[[Path, Design, Profile], str]
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,8 @@ def run_profile(
         notebook.check_parameters(step.notebook, step.parameters, known)
 
     folder = root / "data" / profile_name
-    base = {
-        "engine": engine_hash(root),
-        "measurement": design.measurement_hash(profile, prompts_key(root), ""),
-        "analysis": design.analysis_hash(),
-    }
+    measurement = (design_hash or _design_hash)(root, design, profile)
+    base = {"engine": engine_hash(root), "measurement": measurement, "analysis": design.analysis_hash()}
 
     def inputs(step: table.Step) -> str:
         needed = [p.path for other in plan if other.name in step.needs for p in other.promises]
@@ -97,10 +94,9 @@ def run_profile(
                 with named_write_errors(folder, root):
                     if records.pop(step.name, None):
                         manifest.save(folder, records)
-                    wanted = (design_hash or _design_hash)(design, profile) if _has_schema(step) else ""
                     # Taken before the run: what is edited while it runs makes the next run do it again.
                     taken = inputs(step)
-                    _run_step(root, folder, step, wanted)
+                    _run_step(root, folder, step, measurement)
                     records[step.name] = manifest.Record(taken, manifest.hashes(folder, _outputs(step)))
                     manifest.save(folder, records)
                 executed.append(step.name)
@@ -110,11 +106,15 @@ def run_profile(
     return Outcome(tuple(executed), tuple(step.name for step in plan if step.name not in executed))
 
 
-def prompts_key(root: Path) -> str:
-    """Names the prompt texts by content, without building a prompt."""
-    folder = root / "data" / "prompts"
-    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-    return sha256_text("\n".join(f"{name} {digest}" for name, digest in manifest.hashes(folder, names).items()))
+def missing_results(
+    root: Path, profile_name: str, phases: tuple[table.Phase, ...] | None = None
+) -> list[str]:
+    """Files, relative to ``data/<profile>/``, that the profile's steps promise and that are not there."""
+    profile = load_design(root / DESIGN_FILE).profile(profile_name)
+    found = manifest.hashes(
+        root / "data" / profile_name, [f for s in table.steps(profile, phases) for f in _outputs(s)]
+    )
+    return [name for name, digest in found.items() if not digest]
 
 
 def _path(root: Path, step: table.Step) -> Path:
@@ -129,21 +129,21 @@ def _outputs(step: table.Step) -> list[str]:
     return [_executed_copy(step), *(promise.path for promise in step.promises)]
 
 
-def _has_schema(step: table.Step) -> bool:
-    return any(promise.schema for promise in step.promises)
-
-
-def _design_hash(design: Design, profile: Profile) -> str:
+def _design_hash(root: Path, design: Design, profile: Profile) -> str:
     from specdec_lib.pairs import pair_digest
     from specdec_lib.prompts import prompts_digest
 
-    return design.measurement_hash(profile, prompts_digest(), pair_digest(profile.pair))
+    return design.measurement_hash(
+        profile, prompts_digest(root / "data" / "prompts"), pair_digest(profile.pair)
+    )
 
 
 def _announce(progress: Progress, profile: Profile, todo: int, total: int) -> None:
     progress.say(f"Profile {profile.name}: {profile.title}")
     estimate = ", ".join(f"{phase} {minutes:g}" for phase, minutes in profile.minutes.items())
-    progress.say(f"Estimated minutes when nothing is done yet: {estimate} (together {profile.total_minutes:g}).")
+    progress.say(
+        f"Estimated minutes when nothing is done yet: {estimate} (together {profile.total_minutes:g})."
+    )
     progress.say(f"{todo} of {total} steps to run.")
 
 
@@ -177,7 +177,7 @@ def _check_content(folder: Path, promise: table.Promise, design_hash: str, where
     except (SpecDecError, ValueError) as error:
         raise StaleTable(
             f"{where} wrote {_data(folder, promise.path)}, which is not what this design asks for:\n  {error}",
-            expected=f"rows of design {design_hash}" if design_hash else "a readable file",
+            expected=f"rows of design {design_hash}",
             remedy=f"correct the notebook, or delete {_data(folder, promise.path)} and run again",
         ) from error
 

@@ -34,7 +34,9 @@ def show_provenance() -> None:
         display(Markdown("**Not measured here.** Run `make book` to measure on this machine."))
         return
     keys = list(dict.fromkeys(key for values in columns.values() for key in values))
-    frame = pd.DataFrame({"": keys, **{name: [values.get(key) for key in keys] for name, values in columns.items()}})
+    frame = pd.DataFrame(
+        {"": keys, **{name: [values.get(key) for key in keys] for name, values in columns.items()}}
+    )
     style.table(frame.astype(object), caption="What was recorded with each folder of results.")
     today = engine_hash(root)
     for name, values in columns.items():

@@ -140,7 +140,9 @@ def number(value: Any, unit: str = "", digits: int = 3) -> str:
     if not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
         return str(value)
     real = float(value)
-    if real.is_integer() and (isinstance(value, int) or not hasattr(value, "is_integer") or abs(real) >= 10**digits):
+    if real.is_integer() and (
+        isinstance(value, int) or not hasattr(value, "is_integer") or abs(real) >= 10**digits
+    ):
         text = f"{int(real):,}"
     elif real == 0:
         text = "0"
