@@ -2,7 +2,8 @@
 
 ``design.toml`` fixes everything before the confirmatory run. The *measurement hash* (models, prompts,
 lengths, k, order, ...) is stored with every measured row; the *analysis hash* (thresholds, interval) with
-every derived table. Changing the analysis never orphans a measurement. See :func:`plan` for the order of the runs.
+every derived table. Changing the analysis never orphans a measurement. See :func:`plan` for the order of the
+runs.
 """
 
 from __future__ import annotations

@@ -124,7 +124,9 @@ def _runs(*arms: str) -> dict[str, pa.Column]:
             "first_divergence_tokens": _count(
                 "First emitted token (from 0) that differs from AR; null if none.", null=True
             ),
-            "others_cpu_share": _share("CPU time used by other processes in the timed region, of all cores."),
+            "others_cpu_share": _real(
+                "CPU time of other processes over the timed region's length.", pa.Check.ge(0)
+            ),
             "peak_rss_bytes": _count("Peak resident memory of the process.", 1),
             "natural_end": _flag("The model would have ended within these tokens."),
             "repeated_ngram_share": _share(
@@ -164,27 +166,31 @@ _FAMILIES = (
     | {
         "ar_runs_n": _count("Measured AR repeats."),
         "spec_runs_n": _count("Measured SpecDec repeats."),
-        "ar_median_s": _positive("Median decode time of AR over its repeats."),
-        "spec_median_s": _positive("Median decode time of SpecDec over its repeats."),
-        "R": _positive("ar_median_s / spec_median_s; above 1 speculation is faster."),
-        "ar_prefill_s": _positive("Median prefill time of AR: the target's."),
-        "spec_prefill_s": _positive("Median prefill time of SpecDec: target's plus draft's."),
-        "R_with_prefill": _positive("The same ratio with each arm's prefill added to every repeat."),
+        "ar_median_s": _positive("Median decode time of AR over its repeats.", null=True),
+        "spec_median_s": _positive("Median decode time of SpecDec over its repeats.", null=True),
+        "R": _positive("ar_median_s / spec_median_s; above 1 speculation is faster.", null=True),
+        "ar_prefill_s": _positive("Median prefill time of AR: the target's.", null=True),
+        "spec_prefill_s": _positive("Median prefill time of SpecDec: target's plus draft's.", null=True),
+        "R_with_prefill": _positive(
+            "The same ratio with each arm's prefill added to every repeat.", null=True
+        ),
         "acceptance": _share("Accepted / proposed-and-verified tokens, over the SpecDec repeats.", null=True),
         "alpha": _share(
             "P(proposal accepted, given all before it in its round were), inverted at fixed k.", null=True
         ),
         "tokens_per_round": _positive("New tokens per speculation round.", null=True),
-        "rounds_n": _real("Median speculation rounds.", pa.Check.ge(0)),
-        "target_calls_n": _real("Median target forwards of SpecDec after the prefill.", pa.Check.ge(0)),
+        "rounds_n": _real("Median speculation rounds.", pa.Check.ge(0), null=True),
+        "target_calls_n": _real(
+            "Median target forwards of SpecDec after the prefill.", pa.Check.ge(0), null=True
+        ),
         "identical": _flag("AR and SpecDec emitted the same tokens in every repeat."),
         "first_divergence_tokens": _count(
             "Earliest emitted token that differs from AR; null if none.", null=True
         ),
         "natural_end": _flag("The target would have ended within the new tokens."),
-        "repeated_ngram_share": _share("Share of 4-grams of the AR output already seen in it."),
+        "repeated_ngram_share": _share("Share of 4-grams of the AR output already seen in it.", null=True),
         "peak_rss_bytes": _count("Largest peak resident memory of the cell's processes.", 1),
-        "others_cpu_share": _share("Largest share of CPU time used by others in a repeat."),
+        "others_cpu_share": _real("Largest others_cpu_share of the cell's repeats.", pa.Check.ge(0)),
     }
     | {
         column: made
@@ -277,10 +283,13 @@ _TABLES = (
     _schema("summary", "One row per context: the result.", _SUMMARY, _INTERVAL_RULES),
     _schema(
         "sensitivity",
-        "R_GM again with other sets of families.",
+        "R_GM again with other families or another interval method.",
         _DERIVED
         | _CONTEXT
-        | {"variant": _text("inference, all cells, or without one family."), "n": _count("Families used.")}
+        | {
+            "variant": _text("inference; all cells; <method> interval; without <family>."),
+            "n": _count("Families used."),
+        }
         | _INTERVAL,
         _INTERVAL_RULES,
     ),
@@ -381,8 +390,11 @@ _TABLES = (
             "alpha": _share("The alpha that gives it at k = 4."),
             "v_steps": _positive("Verification: 64 / (13 R) from the draft-free oracle."),
             "c_steps": _positive("Draft forward: (64 / (16 R) - v) / 4 from the all-accept oracle."),
-            "rounds_n": _positive("Expected rounds of 64 tokens."),
-            "R_predicted": _positive("R of the reference formulation by the cost line."),
+            "rounds_n": _positive("Rounds of 64 tokens: 64 / E[tokens per round]."),
+            "R_predicted": _positive(
+                "R of the reference formulation by the cost line: ratio of expectations."
+            ),
+            "R_predicted_finite": _positive("The same, exact for 64 tokens: the last round shrinks."),
             "R_published": _positive("R_GM as published."),
             "R_bonus_predicted": _positive("All-accept with bonus: 64 / (13 (5 c + v))."),
             "R_bonus_published": _positive("All-accept with bonus as published."),
