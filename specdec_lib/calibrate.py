@@ -1,57 +1,80 @@
-"""``dtype = auto``: which of BF16 and FP32 this machine runs faster, found in about one second."""
+"""Device and dtype as a reader may give them, and the calibration behind ``dtype = auto``."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from typing import Any
 
 import torch
 
-_BUDGET_S = 0.2  # per timed product; four of them and their set-up make about one second
-_ROWS, _WIDTH, _OUT = 512, 576, 1536  # the prefill product: rows of a chunk times a matrix of the smol target
-_BANK = 96  # matrices of [_OUT, _WIDTH] walked through by the decode product: 340 MB in FP32, beyond any cache
+from .errors import InvalidSetting
+from .projection import Projection
+
+_BUDGET_S = 0.4  # per kind of product, shared by the two dtypes; set-up makes it about a second in all
+_ROWS, _WIDTH, _OUT = 512, 576, 1536  # rows of a prompt chunk times a matrix of the smol target
+_BANK = (
+    48  # matrices that one decode product walks through: 85 MB in BF16, 170 MB in FP32, beyond usual caches
+)
+_DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
-def auto_dtype(device: str | torch.device = "cpu") -> tuple[str, dict[str, float]]:
-    """("bf16" or "fp32", timings in seconds under keys such as ``decode_bf16_s``; empty on CUDA).
-
-    On CUDA always BF16. On a CPU BF16 only where it is faster for both a prefill-like product (512 rows) and a
-    decode-like one (one row over more weights than the caches hold): without matrix units for BF16 it can be many
-    times slower. Uses the engine's own `Projection`, with the thread count now set.
-    """
-    if torch.device(device).type == "cuda":
-        return "bf16", {}
-    timings: dict[str, float] = {}
-    for name, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
-        prefill, decode = _products(dtype)
-        timings[f"prefill_{name}_s"] = _best(prefill)
-        timings[f"decode_{name}_s"] = _best(decode)
-    faster = all(timings[f"{phase}_bf16_s"] < timings[f"{phase}_fp32_s"] for phase in ("prefill", "decode"))
-    return ("bf16" if faster else "fp32"), timings
+def parse_dtype(dtype: Any) -> str:
+    """The name "auto" (also for None), "bf16" or "fp32", or `InvalidSetting`; torch dtypes have these names."""
+    name = {"None": "auto", "torch.bfloat16": "bf16", "torch.float32": "fp32"}.get(str(dtype), dtype)
+    if name not in ("auto", *_DTYPES):
+        expected = "auto, bf16, fp32, torch.bfloat16 or torch.float32"
+        raise InvalidSetting(f"dtype {dtype!r}", expected=expected, remedy="choose one of these")
+    return name
 
 
-def _products(dtype: torch.dtype) -> tuple[Callable[[], object], Callable[[], object]]:
-    """The two timed products; each call of the second walks once through the bank of matrices."""
-    from specdec_lib.projection import Projection  # the engine's own product: what is timed is what will run
-
-    with torch.inference_mode():
-        weight = torch.full((_OUT, _WIDTH), 0.01, dtype=dtype)
-        bank = [Projection(weight.clone(), None) for _ in range(_BANK)]
-        rows, row = torch.ones(_ROWS, _WIDTH, dtype=dtype), torch.ones(1, _WIDTH, dtype=dtype)
-    return (lambda: bank[0](rows)), (lambda: [projection(row) for projection in bank])
+def parse_device(device: Any) -> torch.device:
+    """A CPU or an existing CUDA device; None is CUDA when there is one. Raises `InvalidSetting`."""
+    try:
+        place = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
+    except (RuntimeError, TypeError):
+        place = None
+    if place is None or place.type not in ("cpu", "cuda"):
+        raise InvalidSetting(
+            f"device {device!r}", expected="cpu, cuda or cuda:N", remedy="choose one of these"
+        )
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise InvalidSetting(
+            f"device {device!r}: torch sees {torch.cuda.device_count()} CUDA devices",
+            expected="a device that exists",
+            remedy="use device='cpu', or install a CUDA build of torch",
+        )
+    return place
 
 
 @torch.inference_mode()
-def _best(product: Callable[[], object]) -> float:
-    """Shortest of the runs that fit the budget, in seconds; the first run only counts when it is the only one."""
-    start = time.perf_counter()
-    product()
-    best = first = time.perf_counter() - start
-    runs = 0
-    while time.perf_counter() - start < _BUDGET_S:
-        begin = time.perf_counter()
-        product()
-        lap = time.perf_counter() - begin
-        best = lap if runs == 0 else min(best, lap)
-        runs += 1
-    return best if runs else first
+def auto_dtype(device: str | torch.device = "cpu") -> tuple[str, dict[str, float]]:
+    """("bf16" or "fp32", timings in seconds under keys such as ``decode_bf16_s``; empty on CUDA).
+
+    On CUDA always BF16. On a CPU BF16 only where it is faster for both a prefill-like product (512 rows) and
+    a decode-like one (one row over more weights than the caches hold): without matrix units for BF16 it can
+    be many times slower. What is timed is the engine's own `Projection`, with the thread count now set. Call
+    it once per profile and pass the answer on: near a tie, or beside other work, two calls may differ.
+    """
+    if torch.device(device).type == "cuda":
+        return "bf16", {}
+    banks = {
+        name: [Projection(torch.full((_OUT, _WIDTH), 0.01, dtype=dtype), None) for _ in range(_BANK)]
+        for name, dtype in _DTYPES.items()
+    }
+    timings: dict[str, float] = {}
+    for phase, rows, width in (("prefill", _ROWS, 1), ("decode", 1, _BANK)):
+        inputs = {name: torch.ones(rows, _WIDTH, dtype=dtype) for name, dtype in _DTYPES.items()}
+        best = dict.fromkeys(_DTYPES, float("inf"))
+        laps, start = 0, time.perf_counter()
+        # the dtypes take turns, so that a disturbance hits both; the first turn warms up and is not counted
+        while laps < 2 or time.perf_counter() - start < _BUDGET_S:
+            for name, bank in banks.items():
+                begin = time.perf_counter()
+                for projection in bank[:width]:
+                    projection(inputs[name])
+                if laps:
+                    best[name] = min(best[name], time.perf_counter() - begin)
+            laps += 1
+        timings |= {f"{phase}_{name}_s": seconds for name, seconds in best.items()}
+    faster = all(timings[f"{phase}_bf16_s"] < timings[f"{phase}_fp32_s"] for phase in ("prefill", "decode"))
+    return ("bf16" if faster else "fp32"), timings

