@@ -11,6 +11,11 @@ from specdec_lib.files import sha256_file, sha256_text
 DESIGN_FILE = "design.toml"
 # Not part of the engine: they arrange and show what was measured, and cannot change a measured value.
 _NOT_ENGINE = ("pipeline", "report")
+# What a measured time or token depends on. A change elsewhere leaves finished jobs valid.
+_MEASURING = (
+    "acceptance", "bandwidth", "cache", "calibrate", "decoding", "generation", "host", "load", "model", "pairs",
+    "prefilled", "projection", "prompts", "proposers", "timing", "tokenizer", "weights", "worker",
+)  # fmt: skip
 
 
 def project_root(start: str | Path | None = None) -> Path:
@@ -25,7 +30,9 @@ def project_root(start: str | Path | None = None) -> Path:
         if (folder / DESIGN_FILE).is_file():
             return folder
     raise InvalidDesign(
-        f"No {DESIGN_FILE} in the project root set by SPECDEC_ROOT." if given else f"No {DESIGN_FILE} here or above.",
+        f"No {DESIGN_FILE} in the project root set by SPECDEC_ROOT."
+        if given
+        else f"No {DESIGN_FILE} here or above.",
         expected="to run inside a checkout of the study",
         remedy="change into the repository's root, or set SPECDEC_ROOT to it",
     )
@@ -50,3 +57,9 @@ def engine_hash(root: str | Path | None = None) -> str:
         path for path in package.rglob("*.py") if path.relative_to(package).parts[0] not in _NOT_ENGINE
     )
     return sha256_text("\n".join(f"{p.relative_to(package).as_posix()} {sha256_file(p)}" for p in files))[:16]
+
+
+def measuring_hash() -> str:
+    """16 hex digits that name the sources a measurement depends on; every job carries it."""
+    package = Path(__file__).parent
+    return sha256_text("\n".join(f"{name} {sha256_file(package / f'{name}.py')}" for name in _MEASURING))[:16]

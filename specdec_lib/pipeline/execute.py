@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from specdec_lib.errors import CannotWrite, CellFailed, SpecDecError
 from specdec_lib.pipeline.notebook import plain_text, source
 
 _TRACEBACK_LINES = 12
+_LIBRARY = Path(__file__).resolve().parents[2]
 _DISK = re.compile(r"\[Errno (?:28|30|122)\] ([^:]+)")  # full, read-only, over quota
 
 
@@ -28,13 +28,12 @@ def kernel_environment(root: Path) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="specdec-ipython-") as ipython:
         wanted = {
             "SPECDEC_ROOT": str(root),
-            "PYTHONPATH": os.pathsep.join(p for p in (str(root), os.environ.get("PYTHONPATH", "")) if p),
+            "PYTHONPATH": os.pathsep.join(p for p in (str(_LIBRARY), os.environ.get("PYTHONPATH", "")) if p),
             "IPYTHONDIR": ipython,
             "JUPYTER_PREFER_ENV_PATH": "1",
             "JUPYTER_PLATFORM_DIRS": "1",
             "JUPYTER_DATA_DIR": str(Path(ipython) / "jupyter"),
             "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-            "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
             "TQDM_DISABLE": "1",  # a bar is for a person; a kept notebook gets no hundred lines of it
         }
         before = {key: os.environ.get(key) for key in [*wanted, "JUPYTER_PATH"]}
@@ -123,8 +122,3 @@ def _failed(root: Path, path: Path, text: str, traceback: list[str], what: str) 
         + (f"\n  with\n{tail}" if tail else ""),
         remedy=f"open notebooks/{path.name} with `make lab` (it runs there with small defaults), correct it, run again",
     )
-
-
-def kernel_is_ours(executable: str) -> bool:
-    """Whether a kernel reported this interpreter; notebooks may assert it."""
-    return Path(executable).resolve() == Path(sys.executable).resolve()

@@ -21,6 +21,8 @@ from specdec_lib.pipeline.notebook import plain_text, private_strings
 
 STAMP = "stamp.json"
 _APPENDIX = "notebooks"  # folder of the executed notebooks in the site
+_LOG_LINES = 40
+_CELL_FAILED = "An error occurred while executing the following cell"
 _PUBLISHED_DATA = ("*.csv", "*.json")
 
 
@@ -121,6 +123,8 @@ def stage(root: Path, source: Path) -> list[str]:
             content["metadata"]["mystnb"] = {"execution_mode": "off"}
             (folder / path.name).write_text(json.dumps(content), encoding="utf-8")
         chapters = [{"file": f"{_APPENDIX}/{profile}/{path.stem}"} for path in executed]
+        if "chapters" in toc:  # a contents without parts
+            toc["parts"] = [{"caption": "Pages", "chapters": toc.pop("chapters")}]
         toc.setdefault("parts", []).append(
             {"caption": f"Executed notebooks: {profile}", "chapters": chapters}
         )
@@ -229,15 +233,25 @@ def check_pages(source: Path, pages: list[str]) -> None:
 
 def _sphinx(root: Path, source: Path, target: Path) -> None:
     command = [sys.executable, "-m", "specdec_lib.pipeline.sphinx_worker", str(source), str(target)]
+    logs = source.parent / "tmp"
+    logs.mkdir()
     with kernel_environment(root):
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    log = plain_text(done.stdout + done.stderr, root)
+        # Sphinx leaves its traceback in TMPDIR, which goes away with the working folder
+        environment = os.environ | {"TMPDIR": str(logs)}
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return
-    pages = sorted(set(re.findall(r"work/source/([\w/.-]+\.(?:md|ipynb))", log)))
+    log = done.stdout + done.stderr
+    for path in logs.glob("sphinx-err-*.log"):
+        log = f"{log.partition('The full traceback')[0]}\n{path.read_text(encoding='utf-8')}"
+    pages_log, _, cause = log.partition(_CELL_FAILED)
+    if cause:  # what follows the cell's own traceback is Sphinx's
+        log = _CELL_FAILED + cause.partition("The above exception was")[0]
+    pages = sorted(set(re.findall(r"work/source/([\w/.-]+\.(?:md|ipynb))", pages_log + cause)))
+    lines = [line for line in plain_text(log, root).splitlines() if line.strip() and "[IPKernelApp]" not in line]
     raise BookError(
         f"The book was not built: {', '.join(f'book/{page}' for page in pages) or 'see below'}.\n"
-        + "\n".join(f"    {line}" for line in log.strip().splitlines()[-40:]),
+        + "\n".join(f"    {line}" for line in lines[-_LOG_LINES:]),
         remedy="correct the page; the site of the last good build was left as it is",
     )
 

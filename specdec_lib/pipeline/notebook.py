@@ -166,7 +166,8 @@ def check_parameters(name: str, given: Mapping[str, Any], known: Mapping[str, An
 
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_KERNEL_FILE = re.compile(r"\S*ipykernel_\d+/\d+\.py")
+# Bounded repeats: a long text without a blank (a picture) must not take quadratic time.
+_KERNEL_FILE = re.compile(r"(?:/[^\s/\"'<>]{1,64}){0,12}/ipykernel_\d+/\d+\.py")
 _KEPT_METADATA = {"tags", "jupyter"}
 
 

@@ -38,12 +38,11 @@ class Phase:
 
 PHASES: tuple[Phase, ...] = (
     Phase("smoke", "smoke", (Promise("smoke.csv"),)),
-    Phase("correctness", "correctness", (Promise("correctness.csv", "correctness"),), needs=("smoke",)),
+    Phase("correctness", "correctness", (Promise("correctness.csv", "correctness"),)),
     Phase(
         "confirmatory",
         "confirmatory",
         (Promise("confirmatory-{context}.csv", "confirmatory"), Promise("stages-{context}.csv", "stages")),
-        needs=("smoke",),
         per_context=True,
     ),
 )

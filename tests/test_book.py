@@ -1,0 +1,297 @@
+"""The book build on a two-page book with the real configuration; the real pages are in test_book_site.py."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from specdec_lib import errors
+from specdec_lib.pipeline import html, site
+from tests.pipeline_project import REPOSITORY, cell, notebook
+
+HEADER = "---\njupytext:\n  text_representation:\n    format_name: myst\nkernelspec:\n  name: python3\n---\n\n"
+READS = """# First
+
+Maths: $x^2$.
+
+```{code-cell} ipython3
+import json, os
+from pathlib import Path
+print("measured", json.loads((Path(os.environ["SPECDEC_ROOT"]) / "data/toy/provenance.json").read_text())["n"])
+```
+
+[table](data/toy/t.csv)
+"""
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """A project folder with a small book; pages need nothing but the standard library."""
+    (tmp_path / "book").mkdir()
+    for name in ("_config.yml", "_static", "_extra"):
+        source = REPOSITORY / "book" / name
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, tmp_path / "book" / name)
+    text = (REPOSITORY / "design.toml").read_text()
+    (tmp_path / "design.toml").write_text(
+        text[: text.index("[profiles.")] + '[profiles.done]\ntitle = "t"\npair = "tiny-llama"\nisolation = "cell"\n'
+        'committed = true\nphases = ["smoke"]\nminutes = { smoke = 1 }\n'
+    )  # fmt: skip
+    write(tmp_path, "index", HEADER + READS.replace("[table](data/toy/t.csv)", ""))
+    write(tmp_path, "second", "# Second\n\nNo code here.\n")
+    contents(tmp_path, "second")
+    write(tmp_path, "stray", HEADER + "# Stray\n\n```{code-cell} ipython3\n1 / 0\n```\n")
+    toy = tmp_path / "data" / "toy"
+    toy.mkdir(parents=True)
+    (toy / "provenance.json").write_text('{"n": 1234567}')
+    (toy / "t.csv").write_text("n\n1\n")
+    return tmp_path
+
+
+def write(root: Path, page: str, text: str) -> None:
+    (root / "book" / f"{page}.md").write_text(text)
+
+
+def contents(root: Path, *pages: str) -> None:
+    toc = {"format": "jb-book", "root": "index", "parts": [{"chapters": [{"file": page} for page in pages]}]}
+    (root / "book" / "_toc.yml").write_text(yaml.safe_dump(toc))
+
+
+def configure(root: Path, *path: str, value: object) -> None:
+    file = root / "book" / "_config.yml"
+    content = yaml.safe_load(file.read_text())
+    section = content
+    for key in path[:-1]:
+        section = section[key]
+    section[path[-1]] = value
+    file.write_text(yaml.safe_dump(content))
+
+
+def page(root: Path, name: str = "index") -> str:
+    return (root / "book" / "_build" / "html" / f"{name}.html").read_text()
+
+
+def test_build(book: Path) -> None:
+    executed = book / "data" / "done" / "notebooks"
+    executed.mkdir(parents=True)
+    ran = cell("1 / 0  # an executed copy is shown, not run")
+    ran["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "as it was measured"}]
+    (executed / "smoke.ipynb").write_text(json.dumps(notebook({"cell_type": "markdown", "id": "t", "metadata": {},
+                                                               "source": "# Smoke"}, ran)))  # fmt: skip
+    assert html.build(book)
+    made = {p.relative_to(book / "book/_build/html").as_posix() for p in (book / "book/_build/html").glob("**/*.html")}
+    made = {name for name in made if not name.startswith("_static")}
+    assert made == {"index.html", "second.html", "notebooks/done/smoke.html", "genindex.html", "search.html"}
+    assert "measured 1234567" in page(book)
+    assert "as it was measured" in page(book, "notebooks/done/smoke")
+    assert (book / "book/_build/html/data/toy/t.csv").is_file()
+    assert (book / "book/_build/html/mathjax/tex-chtml.js").is_file() and "mathjax/tex-chtml.js" in page(book)
+    assert not re.search(r'(src|href)="https?://[^"]+\.(js|css|woff2?)', page(book))
+    assert sorted(p.name for p in (book / "book/_build").iterdir() if not p.name.startswith(".")) == [
+        "html", "stamp.json"
+    ]  # fmt: skip
+
+    # Nothing changed: not again, not after touch, not in a copy elsewhere.
+    for path in book.rglob("*"):
+        os.utime(path, (1, 1))
+    assert not html.build(book)
+    copy = book.parent / "copy"
+    shutil.copytree(book, copy)
+    assert not html.build(copy)
+    assert str(book) not in (book / "book/_build/stamp.json").read_text()
+
+    # A page damaged by hand, then a changed number.
+    (copy / "book/_build/html/second.html").unlink()
+    (copy / "data/toy/provenance.json").write_text('{"n": 7654321}')
+    assert html.build(copy)
+    assert "measured 7654321" in page(copy) and "1234567" not in page(copy)
+    assert "No code here" in page(copy, "second")
+
+    archive = site.make_site(copy)
+    folder = copy / "dist" / site.NAME
+    assert archive.is_file() and (folder / "index.html").read_text() == page(copy)
+    assert not any(str(copy).encode() in p.read_bytes() for p in folder.rglob("*") if p.is_file())
+
+
+def test_a_failing_page_fails_every_time_and_keeps_the_last_good_site(book: Path) -> None:
+    target = book / "book/_build/html/index.html"
+    target.parent.mkdir(parents=True)
+    target.write_text("the last good build")
+    write(book, "second", HEADER + "# Second\n\n```{code-cell} ipython3\n1 / 0\n```\n")
+    for _ in range(2):
+        with pytest.raises(errors.BookError) as raised:
+            html.build(book)
+        assert "book/second.md" in str(raised.value) and "ZeroDivisionError" in str(raised.value)
+        assert str(book) not in str(raised.value)
+        assert target.read_text() == "the last good build"
+        assert not (book / "book/_build/stamp.json").exists()
+
+
+def test_a_warning_fails(book: Path) -> None:
+    write(book, "second", "# Second\n\n[nowhere](missing.md)\n")
+    with pytest.raises(errors.BookError, match="second.md"):
+        html.build(book)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(("executes",), {}), (("execute", "raise_on_eror"), True), (("html", "titel"), "x"),
+     (("sphinx", "config", "mathjax_pth"), "x"), (("sphinx", "konfig"), {}), (("parse", "x"), 1)],
+)  # fmt: skip
+def test_a_misspelt_key_is_refused(book: Path, path: tuple[str, ...], value: object) -> None:
+    configure(book, *path, value=value)
+    with pytest.raises(errors.BookError, match=f"unknown key {'.'.join(path)}"):
+        html.check_config(book / "book")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(("execute", "execute_notebooks"), "cache"), (("execute", "raise_on_error"), False),
+     (("execute", "allow_errors"), True), (("only_build_toc_files",), False),
+     (("sphinx", "recursive_update"), False), (("sphinx", "config", "nb_ipywidgets_js"), None)],
+)  # fmt: skip
+def test_a_value_that_would_publish_failures_is_refused(book: Path, path: tuple[str, ...], value: object) -> None:
+    configure(book, *path, value=value)
+    with pytest.raises(errors.BookError, match=re.escape(".".join(path))):
+        html.check_config(book / "book")
+
+
+@pytest.mark.parametrize(
+    "header", ["", "---\nkernelspec:\n  name: python3\n---\n\n", HEADER.replace("python3", "other")]
+)
+def test_a_page_whose_code_would_be_dropped_is_refused(book: Path, header: str) -> None:
+    write(book, "index", header + READS)
+    with pytest.raises(errors.BookError, match="book/index.md"):
+        html.check_pages(book / "book", ["index", "second"])
+
+
+def test_a_page_that_is_missing_or_named_twice_is_refused(book: Path) -> None:
+    with pytest.raises(errors.BookError, match="third"):
+        html.check_pages(book / "book", ["index", "third"])
+    with pytest.raises(errors.BookError, match="twice"):
+        html.check_pages(book / "book", ["index", "second", "second"])
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """A rendered site of one page."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text('<a href="https://example.org">a link is fine</a>')
+    return tmp_path / "site"
+
+
+def check(made: Path, text: str, suffix: str = ".html") -> None:
+    (made / f"index{suffix}").write_text(text)
+    html.check_site(made, ["index"], made.parent)
+
+
+@pytest.mark.parametrize(
+    "tag",
+    ['<script src="https://cdn.example/x.js">', '<script async src=//cdn.example/x.js>',
+     '<link rel="stylesheet" href="https://fonts.example/x.css">', '<img alt="" src="http://x.example/a.png">',
+     "<style>@import url(https://x.example/a.css)</style>", "<p style=\"background: url('//x.example/a')\">"],
+)  # fmt: skip
+def test_an_external_request_is_refused(made: Path, tag: str) -> None:
+    html.check_site(made, ["index"], made.parent)
+    with pytest.raises(errors.BookError, match="another site"):
+        check(made, tag)
+
+
+def test_a_path_of_this_machine_is_refused(made: Path) -> None:
+    with pytest.raises(errors.BookError, match="this machine"):
+        check(made, f"<p>{made.parent}/data</p>")
+
+
+def test_a_page_outside_the_contents_is_refused(made: Path) -> None:
+    (made / "stray.html").write_text("x")
+    with pytest.raises(errors.BookError, match="stray"):
+        html.check_site(made, ["index"], made.parent)
+    with pytest.raises(errors.BookError, match="second"):
+        html.check_site(made, ["index", "stray", "second"], made.parent)
+
+
+def test_a_dead_link_is_refused(made: Path) -> None:
+    html.check_links(made)
+    (made / "index.html").write_text('<a class="x" href="data/cpu/none.csv">CSV</a>')
+    with pytest.raises(errors.BookError, match="data/cpu/none.csv"):
+        html.check_links(made)
+
+
+def test_a_site_over_25_mb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(errors.BookError, match="make html"):
+        site.make_site(tmp_path)
+    folder = tmp_path / "book" / "_build" / "html"
+    folder.mkdir(parents=True)
+    (folder / "index.html").write_text("x" * 1000)
+    monkeypatch.setattr(site, "MAX_BYTES", 999)
+    with pytest.raises(errors.BookError, match="MB"):
+        site.make_site(tmp_path)
+
+
+def test_every_built_in_picture_has_alternative_text() -> None:
+    """The figure helper: alternative text, caption, CSV link, and an SVG that is the same in every build."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    from specdec_lib.report import style
+
+    def draw() -> str:
+        style.use_style()
+        fig, axes = plt.subplots()
+        axes.plot([1, 2], label="AR")
+        axes.legend()
+        markup = style._figure_html(fig, "AR rises from 1 to 2 <tokens>", "A & B", None)
+        plt.close(fig)
+        return markup
+
+    first = draw()
+    assert first == draw()
+    assert 'alt="AR rises from 1 to 2 &lt;tokens&gt;"' in first and "A &amp; B" in first
+    found = re.search(r"base64,([^\"]+)", first)
+    assert found
+    picture = base64.b64decode(found.group(1)).decode()
+    colours = {colour.lower() for colour in re.findall(r"fill: (#[0-9a-fA-F]{6})", picture)}
+    assert style.INK in colours, "text is drawn in ink"
+    fig = plt.figure()
+    with pytest.raises(errors.InvalidSetting):
+        style.figure(fig, alt="figure")
+    plt.close(fig)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _contrast(colour: str) -> float:
+    return 1.05 / (_luminance(colour) + 0.05)
+
+
+def test_contrast_on_the_white_card() -> None:
+    from specdec_lib.report import style
+
+    assert _contrast(style.INK) >= 4.5 and _contrast(style.MUTED) >= 4.5
+    assert all(_contrast(series.colour) >= 3 for series in style.SERIES)
+    assert abs(_luminance(style.AR.colour) - _luminance(style.SPEC.colour)) > 0.08, "the arms differ in grey"
+    assert len({(series.marker, series.line) for series in style.SERIES}) == len(style.SERIES)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [(0.53149, "", "0.531"), (12345.6, "ms", "12,346\u00a0ms"), (12345, "", "12,345"), (4.0, "s", "4.00\u00a0s"),
+     (0.0, "", "0"), (None, "s", "not measured"), (float("nan"), "", "not measured"), (1e-6, "", "1.00e-06"),
+     (True, "", "yes"), ("text", "", "text"), (999.9, "", "1,000"), (-0.25, "", "-0.250")],
+)  # fmt: skip
+def test_number(value: object, unit: str, shown: str) -> None:
+    from specdec_lib.report.style import number
+
+    assert number(value, unit) == shown
