@@ -164,3 +164,11 @@ class ContextTooSmall(SpecDecError, ValueError):
 
 class TokenizerUnsuited(SpecDecError, ValueError):
     """A tokenizer or chat template with which a prompt of exact length cannot be built."""
+
+
+class JobFailed(SpecDecError, RuntimeError):
+    """A job's process ended without a result."""
+
+
+class JobDamaged(SpecDecError, ValueError):
+    """A job file whose checksum does not fit its content: truncated, or edited by hand."""

@@ -88,11 +88,6 @@ class ModelConfig:
                 f"config.json lacks {missing}", expected="a complete Hugging Face config", remedy="fetch the model again"
             ) from missing
 
-    @property
-    def kv_bytes_per_token(self) -> int:
-        """Bytes one token adds to a BF16 cache: layers x (K and V) x KV heads x head_dim x 2."""
-        return self.layers * 2 * self.kv_heads * self.head_dim * 2
-
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Every tensor of the checkpoint by its Hugging Face name, with its shape."""
         query, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
@@ -219,6 +214,12 @@ class DecoderModel:
         norms = (2 * self.config.layers + 1) * self.config.hidden * self.embedding.element_size()
         return sum(p.bytes for p in [*matrices, self.head]) + norms
 
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes one token adds to the cache: layers x (K and V) x KV heads x head_dim x bytes per element."""
+        c = self.config
+        return c.layers * 2 * c.kv_heads * c.head_dim * self.embedding.element_size()
+
     def new_cache(self, capacity: int) -> KVCache:
         """An empty cache for ``capacity`` tokens of this model."""
         c = self.config
@@ -268,12 +269,13 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         )  # fmt: skip
         return out.squeeze(0).transpose(0, 1).reshape(rows, heads * dim)
     group = heads // kv_heads
-    q = queries.view(rows, kv_heads, group, dim).permute(1, 2, 0, 3).reshape(kv_heads, group * rows, dim)
-    scores = torch.bmm(q * dim**-0.5, keys.transpose(1, 2))  # [KV, group * M, L]
+    q = queries.view(rows, kv_heads, group, dim).permute(1, 3, 2, 0).reshape(kv_heads, dim, group * rows)
+    # Keys on the left: they are read in place. On the right, transposed, oneDNN would copy all of them first.
+    scores = torch.bmm(keys, q * dim**-0.5)  # [KV, L, group * M]
     if rows > 1:
-        future = torch.full((rows, rows), float("-inf"), dtype=scores.dtype, device=scores.device).triu(1)
-        scores.view(kv_heads, group, rows, length)[..., length - rows :].add_(future)
-    weights = torch.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
+        future = torch.full((rows, rows), float("-inf"), dtype=scores.dtype, device=scores.device).tril(-1)
+        scores[:, length - rows :].view(kv_heads, rows, group, rows).add_(future.unsqueeze(1))  # key, query
+    weights = torch.softmax(scores.transpose(1, 2), -1)  # accumulates in FP32, whatever the dtype
     out = torch.bmm(weights, values).view(kv_heads, group, rows, dim)
     return out.permute(2, 0, 1, 3).reshape(rows, heads * dim)
 

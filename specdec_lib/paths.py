@@ -19,7 +19,8 @@ _MEASURING = (
 
 
 def project_root(start: str | Path | None = None) -> Path:
-    """The folder that holds ``design.toml``: ``$SPECDEC_ROOT`` if set, else the nearest one above ``start`` (or here).
+    """The folder that holds ``design.toml``: ``$SPECDEC_ROOT`` if set, else the nearest one above ``start``
+    (or here).
 
     Raises:
         InvalidDesign: there is none.
@@ -41,16 +42,16 @@ def project_root(start: str | Path | None = None) -> Path:
 def data_folder(profile: str, data_dir: str = "", root: str | Path | None = None) -> Path:
     """The folder a notebook writes to.
 
-    ``data_dir`` is what the pipeline passes, relative to the project root. Empty (a notebook opened by hand) gives
-    ``data/<profile>-lab``, so that trying things out never touches a profile's results.
+    ``data_dir`` is what the pipeline passes, relative to the project root. Empty (a notebook opened by hand)
+    gives ``data/<profile>-lab``, so that trying things out never touches a profile's results.
     """
     base = Path(root) if root else project_root()
     return base / (data_dir or f"data/{profile}-lab")
 
 
 def engine_hash(root: str | Path | None = None) -> str:
-    """16 hex digits that name the sources that can change a measured or derived value (``specdec_lib`` without
-    ``pipeline`` and ``report``). Recorded with results; a page says when it differs today.
+    """16 hex digits that name the sources that can change a measured or derived value (``specdec_lib``
+    without ``pipeline`` and ``report``). Recorded with results; a page says when it differs today.
     """
     package = Path(root) / "specdec_lib" if root else Path(__file__).parent
     files = sorted(

@@ -1,0 +1,45 @@
+"""What else the machine did meanwhile, and what this process used. No torch."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+
+import psutil
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Seconds since some start: wall clock, CPU of the whole machine, CPU of this process and its children."""
+
+    wall: float
+    machine: float
+    own: float
+
+    @classmethod
+    def take(cls) -> Snapshot:
+        """Now. ``machine`` counts all work and what a hypervisor took away (steal), in ticks of 10 ms."""
+        cpu = psutil.cpu_times()
+        busy = cpu.user + cpu.system + sum(getattr(cpu, name, 0.0) for name in ("nice", "irq", "softirq", "steal"))
+        mine = os.times()
+        return cls(time.perf_counter(), busy, sum(mine[:4]))
+
+
+def others_share(before: Snapshot, after: Snapshot) -> float:
+    """CPU time of others over the wall time between two snapshots: 0 on an idle machine, up to the number of cores."""
+    others = (after.machine - before.machine) - (after.own - before.own)
+    return max(0.0, others / (after.wall - before.wall))
+
+
+def peak_rss_bytes() -> int:
+    """Largest resident memory of this process so far (Linux counts KiB, macOS bytes)."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if os.uname().sysname == "Darwin" else peak * 1024
+
+
+def cpu_mhz() -> float | None:
+    """CPU clock now, or None where the system does not tell."""
+    frequency = psutil.cpu_freq()
+    return frequency.current if frequency and frequency.current else None

@@ -1,0 +1,163 @@
+"""From a profile and a context to validated rows: plans the jobs, runs the missing ones, gathers their results."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from . import paths
+from .design import Design, Job, Profile, load_design, plan
+from .jobs import ENGINE, finished, run_job
+from .pairs import pair_digest
+from .prompts import prompts_digest
+from .records import validate
+
+Say = Callable[[str], None]
+
+
+class Study(NamedTuple):
+    """A profile on this machine: the design, its hash, where results go, what the calibration found."""
+
+    design: Design
+    profile: Profile
+    design_hash: str
+    folder: Path
+    machine: dict[str, Any]
+
+    @property
+    def threads(self) -> int:
+        return threads_of(self.profile)
+
+    def spec(self, kind: str, name: str, **fields: Any) -> dict[str, Any]:
+        """A job's order: everything that decides what it measures, and nothing about where it runs."""
+        p = self.profile
+        return {
+            "kind": kind, "name": name, "profile": p.name, "design_hash": self.design_hash,
+            ENGINE: paths.measuring_hash(), "pair": p.pair, "device": self.machine["device"],
+            "dtype": self.machine["dtype"], "new_tokens": p.new_tokens, "prefill_chunk": p.prefill_chunk, **fields,
+        }  # fmt: skip
+
+    def run(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """The job's result: read if it is finished, else measured now."""
+        path = self.folder / "jobs" / f"{spec['name']}.json"
+        done = finished(path, spec, keep_engine=self.profile.committed)
+        return done if done is not None else run_job(spec, path, self.threads)
+
+
+def threads_of(profile: Profile) -> int:
+    """The profile's thread count, or every core this process may use."""
+    return profile.threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
+
+
+def open_study(profile_name: str, folder: Path, design: Design | None = None) -> Study:
+    """Validate the profile, settle the dtype once for all its jobs, and measure the bandwidth beside them."""
+    design = design or load_design()
+    profile = design.profile(profile_name)
+    design_hash = design.measurement_hash(profile, prompts_digest(), pair_digest(profile.pair))
+    blank = Study(design, profile, design_hash, folder, {"device": profile.device, "dtype": profile.dtype})
+    return blank._replace(machine=blank.run(blank.spec("calibrate", "calibrate")))
+
+
+def confirmatory(study: Study, context: int, say: Say = lambda line: None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Runs and stages of one context: every planned job of the frozen design, each in its own process.
+
+    A family's prefill is stored once and deleted after its last job. Raises what jobs raise; finished jobs stay.
+    """
+    jobs = plan(study.profile, context)
+    results: dict[str, dict[str, Any]] = {}
+    for number, (job, last) in enumerate(_with_last(jobs), start=1):
+        prefills = {family: _prefill(study, family, context) for family in job.families}
+        spec = study.spec(
+            "decode", job.name, context=context, runs=[run.model_dump() for run in job.runs], prefills=prefills,
+            k=study.profile.k, bonus=study.profile.bonus, formulation=study.profile.formulation,
+            warmup_repeats=study.profile.warmup_repeats,
+        )  # fmt: skip
+        results[job.name] = _decode(study, spec, job)
+        say(f"{number}/{len(jobs)} {job.name}")
+        for family in last:
+            for path in (study.folder / ".prefill").glob(f"{family}-{context}-*.safetensors"):
+                path.unlink()
+    return _rows(study, jobs, results), _stages(study, jobs, results)
+
+
+def _with_last(jobs: list[Job]) -> Iterator[tuple[Job, list[str]]]:
+    """Each job with the families that no later job needs."""
+    for i, job in enumerate(jobs):
+        later = {family for other in jobs[i + 1 :] for family in other.families}
+        yield job, [family for family in job.families if family not in later]
+
+
+def _prefill_spec(study: Study, family: str, context: int) -> dict[str, Any]:
+    return study.spec("prefill", f"prefill-{context}-{family}", families=[family], context=context)
+
+
+def _prefill(study: Study, family: str, context: int) -> dict[str, Any]:
+    """Prompt and prefill seconds of a family; they are kept in a job file, the caches only while they are needed."""
+    result = study.run(_prefill_spec(study, family, context))
+    return {"prompt": result["prompt"], "prefill_s": result["prefill_s"]}
+
+
+def _decode(study: Study, spec: dict[str, Any], job: Job) -> dict[str, Any]:
+    path = study.folder / "jobs" / f"{job.name}.json"
+    done = finished(path, spec, keep_engine=study.profile.committed)
+    if done is not None:
+        return done
+    for family in job.families:  # the caches may be gone, after an interruption say
+        roles = [study.folder / ".prefill" / f"{family}-{job.context}-{role}.safetensors" for role in ("target", "draft")]
+        if not all(role.is_file() for role in roles):
+            again = _prefill_spec(study, family, job.context)
+            run_job(again, study.folder / ".prefill" / "jobs" / f"{family}-{job.context}.json", study.threads)
+    return run_job(spec, path, study.threads)
+
+
+def _rows(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]]) -> pd.DataFrame:
+    rows = []
+    for job in jobs:
+        result = results[job.name]
+        for row in result["rows"]:
+            tokens = result["tokens"][f"{row['family']} {row['arm']}"]
+            against = next(r["tokens"][f"{row['family']} ar"] for r in results.values() if f"{row['family']} ar" in r["tokens"])
+            rows.append(
+                {
+                    **_shared(study),
+                    "context_tokens": job.context,
+                    "job": job.name,
+                    "isolation": job.isolation,
+                    "mode": "eager",
+                    "pair": study.profile.pair,
+                    "device": study.machine["device"],
+                    "dtype": study.machine["dtype"],
+                    "threads": result["machine"]["threads"],
+                    "peak_rss_bytes": result["machine"]["peak_rss_bytes"],
+                    "first_divergence_tokens": first_divergence(tokens, against),
+                    **row,
+                }
+            )
+    return validate(pd.DataFrame(rows), "confirmatory")
+
+
+def _stages(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]]) -> pd.DataFrame:
+    rows = [
+        {**_shared(study), "context_tokens": job.context, **row} for job in jobs for row in results[job.name]["stages"]
+    ]
+    return validate(pd.DataFrame(rows), "stages")
+
+
+def _shared(study: Study) -> dict[str, str]:
+    return {"profile": study.profile.name, "design_hash": study.design_hash}
+
+
+def first_divergence(tokens: list[int], against: list[int]) -> int | None:
+    """Index of the first token that differs, or None for equal outputs."""
+    pairs = enumerate(zip(tokens, against, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), None if len(tokens) == len(against) else min(len(tokens), len(against)))
+
+
+def say_line(line: str) -> None:
+    """One line to standard error."""
+    print(line, file=sys.stderr, flush=True)

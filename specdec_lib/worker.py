@@ -1,0 +1,158 @@
+"""Inside a job's process: load the pair, warm up, run what the spec says, write one file.
+
+``python -m specdec_lib.worker`` reads {"spec", "path", "threads"} from standard input. A new kind of job is one
+function and one line in ``KINDS``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .bandwidth import read_bandwidth
+from .calibrate import auto_dtype, parse_device
+from .decoding import autoregressive, speculative
+from .files import canonical_json, sha256_text
+from .generation import Generation
+from .jobs import write_job
+from .load import Snapshot, cpu_mhz, others_share, peak_rss_bytes
+from .pairs import Pair, load_pair
+from .prefilled import Prefilled
+from .prompts import build_prompt
+from .proposers import DraftModel
+
+NGRAM = 4
+
+
+def calibrate(spec: dict[str, Any], store: Path) -> dict[str, Any]:
+    """What holds for a whole profile on this machine: dtype, read bandwidth, versions."""
+    device = parse_device(None if spec["device"] == "auto" else spec["device"])
+    dtype, timings = auto_dtype(device) if spec["dtype"] == "auto" else (spec["dtype"], {})
+    return {
+        "device": device.type,
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "dtype": dtype,
+        "calibration": timings,
+        "read_bandwidth_bytes_per_s": read_bandwidth(device),
+        "torch_threads": torch.get_num_threads(),
+    }
+
+
+def prefill_pair(spec: dict[str, Any], store: Path) -> dict[str, Any]:
+    """Both models' prefill of one (family, context), stored for the jobs that decode from it."""
+    pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
+    family = spec["families"][0]
+    prompt = build_prompt(family, spec["context"], pair.tokenizer, spec["new_tokens"])
+    seconds = {}
+    for role, model in (("target", pair.target), ("draft", pair.draft)):
+        # the first chunk once more than needed: pages are touched and kernels chosen before the clock starts
+        Prefilled.compute(model, prompt[: spec["prefill_chunk"]], 1, spec["prefill_chunk"])
+        done = Prefilled.compute(model, prompt, spec["new_tokens"], spec["prefill_chunk"])
+        done.save(store / f"{family}-{spec['context']}-{role}.safetensors")
+        seconds[role] = done.seconds
+    return {"prompt": prompt, "prefill_s": seconds, "peak_rss_bytes": peak_rss_bytes()}
+
+
+def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
+    """Timed runs of one process, in the planned order, from stored prefills; then one instrumented run per arm."""
+    pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
+    rows, stages, outputs = [], [], {}
+    for family, given in spec["prefills"].items():
+        planned = [run for run in spec["runs"] if run["family"] == family]
+        arms = list(dict.fromkeys(run["arm"] for run in planned))
+        run_arm = _arms(spec, pair, store, family, given, needs_draft="spec" in arms)
+        for arm in arms * spec["warmup_repeats"]:
+            run_arm(arm, False)
+        for run in planned:
+            before = Snapshot.take()
+            done = run_arm(run["arm"], False)
+            share = others_share(before, Snapshot.take())
+            rows.append({**run, **_row(done, pair), "others_cpu_share": share, "cpu_mhz": cpu_mhz()})
+            outputs[f"{family} {run['arm']}"] = done.tokens
+        for arm in arms:
+            if any(run["arm"] == arm and run["repeat"] == 1 for run in planned):
+                done = run_arm(arm, True)
+                stages += [
+                    {"family": family, "arm": arm, "stage": stage, "stage_s": s, "total_s": done.seconds}
+                    for stage, s in done.stage_seconds.items()
+                ]
+    machine = {"peak_rss_bytes": peak_rss_bytes(), "threads": torch.get_num_threads()}
+    weights = {m.name: {"step_bytes": m.step_bytes, "kv_bytes_per_token": m.kv_bytes_per_token} for m in (pair.target, pair.draft)}
+    return {"rows": rows, "stages": stages, "tokens": outputs, "machine": machine, "models": weights}
+
+
+def _arms(
+    spec: dict[str, Any], pair: Pair, store: Path, family: str, given: dict[str, Any], needs_draft: bool
+) -> Callable[[str, bool], Generation]:
+    """A function that runs one arm on one family, from prefills that are rewound every time."""
+    prompt, new = given["prompt"], spec["new_tokens"]
+
+    def state(role: str, model: Any) -> Prefilled:
+        path = store / f"{family}-{spec['context']}-{role}.safetensors"
+        return Prefilled.load(path, model, new, len(prompt), given["prefill_s"][role])
+
+    target = state("target", pair.target)
+    proposer = DraftModel(pair.draft, state("draft", pair.draft)) if needs_draft else None
+
+    def run(arm: str, instrument: bool) -> Generation:
+        if proposer is None or arm != "spec":
+            return autoregressive(pair.target, prompt, new, prefilled=target, instrument=instrument)
+        return speculative(
+            pair.target, proposer, prompt, new, k=spec["k"], bonus=spec["bonus"], formulation=spec["formulation"],
+            prefilled=target, instrument=instrument,
+        )  # fmt: skip
+
+    return run
+
+
+def _row(done: Generation, pair: Pair) -> dict[str, Any]:
+    return {
+        "new_tokens": len(done.tokens),
+        "decode_s": done.seconds,
+        "prefill_s": done.prefill_seconds,
+        "draft_prefill_s": done.draft_prefill_seconds,
+        "rounds_n": len(done.rounds),
+        "proposed_tokens": done.proposed,
+        "accepted_tokens": done.accepted,
+        "rejections_n": done.rejections,
+        "target_calls_n": done.target_calls,
+        "draft_calls_n": done.draft_calls,
+        "host_reads_n": done.host_reads,
+        "tokens_sha256": sha256_text(canonical_json(done.tokens)),
+        "natural_end": not set(done.tokens).isdisjoint(pair.tokenizer.eos_ids),
+        "repeated_ngram_share": repeated_share(done.tokens),
+    }
+
+
+def repeated_share(tokens: list[int]) -> float:
+    """Share of the output's 4-grams that occurred in it before; near 1 the model loops."""
+    grams = [tuple(tokens[i : i + NGRAM]) for i in range(len(tokens) - NGRAM + 1)]
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+KINDS: dict[str, Callable[[dict[str, Any], Path], dict[str, Any]]] = {
+    "calibrate": calibrate,
+    "prefill": prefill_pair,
+    "decode": decode,
+}
+
+
+def main() -> None:
+    if sys.platform == "linux":  # a parent that is killed takes its measuring process along
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    order = json.load(sys.stdin)
+    spec, path = order["spec"], Path(order["path"])
+    torch.set_num_threads(order["threads"])
+    result = KINDS[spec["kind"]](spec, path.parent.parent / ".prefill")
+    write_job(path, spec, result)
+
+
+if __name__ == "__main__":
+    main()
