@@ -64,7 +64,7 @@ def expected_counts(
     *pending* token is committed but not yet run: it is the next block's first row (repair-free: always;
     reference: the bonus token).
     """
-    _known(formulation)
+    _check(formulation, alpha, k)
     probability = {(new_tokens, False): 1.0}
     rounds = proposed = accepted = rejections = draft = repairs = 0.0
     blocks: dict[int, float] = {}
@@ -104,7 +104,7 @@ def expected_counts(
 def long_run_counts(alpha: float, k: int, formulation: str = "reference", bonus: bool = False) -> Counts:
     """Expected counts of one round of an endless run, all rounds with full k. Their ratios are the renewal
     limit."""
-    _known(formulation)
+    _check(formulation, alpha, k)
     full = alpha**k
     if formulation == "repair-free":
         draft, repairs, blocks = float(k), 0.0, {k + 1: 1.0}
@@ -228,6 +228,7 @@ def audit(confirmatory: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     return validate(pd.DataFrame(rows), "audit")
 
 
-def _known(formulation: str) -> None:
+def _check(formulation: str, alpha: float, k: int) -> None:
+    acceptance_from_alpha(alpha, k)  # refuses an alpha that is no probability, and k < 1
     if formulation not in FORMULATIONS:
         raise InvalidSetting(f"Formulation {formulation!r}.", expected=" or ".join(FORMULATIONS))

@@ -22,6 +22,9 @@ Values = Sequence[float] | npt.NDArray[np.float64]
 
 # Logs closer together than this are one value; their spread is rounding and no interval can be made of it.
 _SAME = 1e-12
+# Steps of the bootstrap's grid over the spread of the logs: far finer than any timing, far coarser than
+# rounding.
+_GRID = 2**24
 
 
 @dataclass(frozen=True)
@@ -86,15 +89,20 @@ def family_interval(ratios: Values, interval: Interval) -> tuple[float, float]:
     if interval.method == "t-log":
         half = scipy_stats.t.ppf((1 + interval.level) / 2, logs.size - 1) * scipy_stats.sem(logs)
         return float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half))
+    # On a grid of whole numbers sums are exact. Otherwise rounding breaks ties between resampled and
+    # observed means at random, and BCa, which counts the means below the observed one, jumps for times that
+    # differ in no digit.
+    spread = np.ptp(logs) / _GRID
+    grid = np.round((logs - logs[0]) / spread)
     result = scipy_stats.bootstrap(
-        (logs,),
+        (grid,),
         np.mean,
         n_resamples=interval.resamples,
         confidence_level=interval.level,
         method="BCa" if interval.method == "bca" else "percentile",
         rng=np.random.default_rng(interval.seed),
     ).confidence_interval
-    return float(np.exp(result.low)), float(np.exp(result.high))
+    return float(np.exp(logs[0] + result.low * spread)), float(np.exp(logs[0] + result.high * spread))
 
 
 def verdict(low: float | None, high: float | None) -> str:
