@@ -1,0 +1,182 @@
+"""The correctness layers, as rows of one table: logits against transformers, FP32 token equality, the BF16 margin rule.
+
+A row's ``value`` is compared with its ``limit``; it passed when value <= limit. Only this module imports transformers.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .decoding import FORMULATIONS, autoregressive, speculative
+from .model import DecoderModel, ModelConfig, prefill
+from .pairs import Pair
+from .prefilled import Prefilled
+from .proposers import DraftModel
+
+LOGIT_LIMIT = 1e-4  # largest difference, relative to the largest logit, FP32
+Row = dict[str, Any]
+
+
+def row(subject: str, check: str, dtype: str, value: float, limit: float, kind: str, **settings: Any) -> Row:
+    """One line of the correctness table (schema "correctness")."""
+    blank = {"formulation": None, "bonus": None, "k": None}
+    fixed = {"subject": subject, "model_kind": kind, "check": check, "dtype": dtype}
+    return fixed | blank | settings | {"passed": value <= limit, "value": value, "limit": limit}
+
+
+@torch.inference_mode()
+def logit_rows(kind: str, prompt: int = 40, rows: int = 9, seed: int = 0) -> list[Row]:
+    """Our FP32 logits against transformers' on one small random checkpoint of ``kind``, written and read as files.
+
+    Prefill in chunks of every size up to the prompt, one-token steps, and blocks of 2 to ``rows`` rows at every offset.
+    """
+    reference, model = small_checkpoint(kind, seed)
+    ids = torch.randint(0, model.config.vocab, (prompt + rows,), generator=torch.Generator().manual_seed(seed))
+    expected = reference(ids.unsqueeze(0)).logits[0].float()
+
+    def error(logits: Tensor, last: int) -> float:
+        """Of the logits of consecutive rows that end with row ``last``."""
+        wanted = expected[last + 1 - logits.shape[0] : last + 1]
+        return float((logits - wanted).abs().max() / expected.abs().max())
+
+    def after(length: int, chunk: int = 2048) -> Any:
+        cache = model.new_cache(prompt + rows)
+        prefill(model, ids[:length], cache, chunk)
+        return cache
+
+    chunks = max(error(prefill(model, ids[:prompt], model.new_cache(prompt), c), prompt - 1) for c in range(1, prompt + 1))
+    cache = after(1)
+    steps = max(error(model.forward(ids[i : i + 1], cache), i) for i in range(1, prompt + rows))
+    blocks = 0.0
+    for width in range(2, rows + 1):
+        for start in range(1, prompt):
+            blocks = max(blocks, error(model.forward(ids[start : start + width], after(start)), start + width - 1))
+    values = {"logits, prefill in chunks": chunks, "logits, steps": steps, "logits, blocks at every offset": blocks}
+    return [row(f"random {kind}", check, "fp32", value, LOGIT_LIMIT, kind) for check, value in values.items()]
+
+
+def small_checkpoint(kind: str, seed: int = 0) -> tuple[Any, DecoderModel]:
+    """A two-layer random transformers model of ``kind`` and ours, loaded from the folder it was saved to."""
+    import transformers
+
+    from .sources import read_config
+    from .weights import load_weights
+
+    shape = dict(
+        vocab_size=320, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, initializer_range=0.2, tie_word_embeddings=kind == "qwen2",
+    )  # fmt: skip
+    config, model_class = {
+        "llama": (transformers.LlamaConfig(**shape), transformers.LlamaForCausalLM),
+        "qwen2": (transformers.Qwen2Config(**shape), transformers.Qwen2ForCausalLM),
+    }[kind]
+    torch.manual_seed(seed)
+    reference = model_class(config).eval()
+    for name, parameter in reference.named_parameters():  # zeros and ones would hide a swapped bias or norm
+        if name.endswith("bias") or "norm" in name:
+            torch.nn.init.normal_(parameter, mean=1.0 if "norm" in name else 0.0, std=0.2)
+    with tempfile.TemporaryDirectory() as folder:
+        from pathlib import Path
+
+        reference.save_pretrained(folder)
+        ours = ModelConfig.from_hf(read_config(Path(folder)))
+        return reference, DecoderModel(ours, load_weights(Path(folder), ours), name=f"random {kind}")
+
+
+def token_rows(
+    pair: Pair, prompts: dict[str, list[int]], new_tokens: int, ks: Iterable[int], reference: Any = None
+) -> Iterator[Row]:
+    """FP32 token equality on real prompts: AR against transformers' greedy ``reference`` (if given), and both
+    formulations, with and without bonus, for every k against AR. ``value`` counts the tokens that differ.
+    """
+    kind = pair.target.config.kind
+    for family, prompt in prompts.items():
+        target = Prefilled.compute(pair.target, prompt, new_tokens)
+        draft = Prefilled.compute(pair.draft, prompt, new_tokens)
+        ar = autoregressive(pair.target, prompt, new_tokens, prefilled=target).tokens
+        if reference is not None:
+            greedy = transformers_greedy(reference, prompt, new_tokens)
+            yield row(family, "tokens, AR against transformers", pair.dtype, differing(ar, greedy), 0, kind)
+        for formulation in FORMULATIONS:
+            for bonus in (True, False):
+                for k in ks:
+                    done = speculative(
+                        pair.target, DraftModel(pair.draft, draft), prompt, new_tokens, k, bonus,
+                        formulation=formulation, prefilled=target,
+                    )  # fmt: skip
+                    yield row(
+                        family, "tokens, speculative against AR", pair.dtype, differing(done.tokens, ar), 0, kind,
+                        formulation=formulation, bonus=bonus, k=k,
+                    )  # fmt: skip
+
+
+def margin_rows(
+    pair: Pair, prompts: dict[str, list[int]], new_tokens: int, k: int, margin: float
+) -> Iterator[Row]:
+    """The BF16 rule: every emitted token is the M = 1 argmax under teacher forcing, or within ``margin`` logits of it.
+
+    ``value`` is the largest gap. A second row per family gives the largest logit difference between the same token's
+    row at M = 1 and in a block of k + 1 rows, the quantity from which the margin is set; half the margin is its limit.
+    """
+    kind = pair.target.config.kind
+    for family, prompt in prompts.items():
+        target = Prefilled.compute(pair.target, prompt, new_tokens)
+        draft = DraftModel(pair.draft, Prefilled.compute(pair.draft, prompt, new_tokens))
+        for formulation in FORMULATIONS:
+            done = speculative(
+                pair.target, draft, prompt, new_tokens, k, True, formulation=formulation, prefilled=target
+            )
+            single = forced(pair.target, target, prompt, done.tokens, 1)
+            chosen = single.gather(1, torch.tensor(done.tokens, device=single.device).unsqueeze(1)).squeeze(1)
+            gap = float((single.max(-1).values - chosen).max())
+            yield row(
+                family, "margin rule", pair.dtype, gap, margin, kind, formulation=formulation, bonus=True, k=k
+            )
+        block = forced(pair.target, target, prompt, done.tokens, k + 1)
+        spread = float((single - block).abs().max())
+        yield row(family, "logits, M = 1 against M = k + 1", pair.dtype, spread, margin / 2, kind, k=k)
+
+
+@torch.inference_mode()
+def forced(model: DecoderModel, start: Prefilled, prompt: list[int], tokens: list[int], width: int) -> Tensor:
+    """FP32 copies of the logits [N, vocab] that predict each of ``tokens``, fed in blocks of ``width`` rows."""
+    start.rewind(model, prompt, len(tokens))
+    ids = torch.tensor(tokens, device=model.device)
+    rows = [start.logits]
+    for at in range(0, len(tokens) - 1, width):
+        rows.append(model.forward(ids[at : min(at + width, len(tokens) - 1)], start.cache))
+    return torch.cat(rows).float()
+
+
+def transformers_model(pair_name: str, dtype: torch.dtype = torch.float32) -> Any:
+    """The pair's target as transformers loads it from the same folder."""
+    import transformers
+
+    from . import smollm2
+    from .pairs import find_pair
+    from .sources import find_folder
+
+    spec = find_pair(pair_name)
+    folder = find_folder(spec.places[0]) if spec.places else smollm2.ready_folder()
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+
+
+@torch.inference_mode()
+def transformers_greedy(model: Any, prompt: list[int], new_tokens: int) -> list[int]:
+    """transformers' own greedy continuation, EOS ignored."""
+    out = model.generate(
+        torch.tensor([prompt], device=model.device), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+        max_new_tokens=new_tokens, min_new_tokens=new_tokens, do_sample=False, pad_token_id=0,
+    )  # fmt: skip
+    return out[0, len(prompt) :].tolist()
+
+
+def differing(tokens: list[int], against: list[int]) -> int:
+    """Positions at which two outputs differ; a missing token counts as different."""
+    same = sum(a == b for a, b in zip(tokens, against, strict=False))
+    return max(len(tokens), len(against)) - same

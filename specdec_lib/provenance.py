@@ -1,0 +1,116 @@
+"""Where results come from: code, design, packages and machine, written beside them. No torch is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from . import paths
+from .files import atomic_write
+from .measure import Study
+
+PACKAGES = ("torch", "transformers", "triton", "numpy", "scipy", "pandas", "tokenizers", "safetensors")
+
+
+def write_provenance(study: Study) -> dict[str, Any]:
+    """Write ``provenance.json`` into the study's data folder and return it.
+
+    The first run of a folder fixes "started"; later runs renew the rest. Holds no path, user or host name.
+    """
+    path = study.folder / "provenance.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    today = datetime.now(UTC).date().isoformat()
+    record = {
+        "profile": study.profile.name,
+        "title": study.profile.title,
+        "design_hash": study.design_hash,
+        "analysis_hash": study.design.analysis_hash(),
+        "engine_hash": paths.engine_hash(),
+        "measuring_hash": paths.measuring_hash(),
+        "started": known.get("started", today),
+        "renewed": today,
+        "git": git_state(),
+        "machine": machine(study.threads),
+        "device": study.machine,
+        "packages": {name: v for name in PACKAGES if (v := version(name))},
+    }
+    atomic_write(path, json.dumps(record, indent=1, sort_keys=False) + "\n")
+    return record
+
+
+def git_state() -> dict[str, Any]:
+    """Commit and whether tracked files differ from it; "unknown" outside a checkout."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", *arguments], cwd=paths.project_root(), capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit or "unknown", "dirty": None if changes is None else bool(changes)}
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """What the CPU side of a result depends on."""
+    frequency = psutil.cpu_freq()
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "architecture": platform.machine(),
+        "cpu": cpu_model(),
+        "cores": psutil.cpu_count(logical=True),
+        "threads_used": threads,
+        "memory_bytes": psutil.virtual_memory().total,
+        "cpu_mhz": frequency.current if frequency else None,
+        "governor": read_first("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "turbo_off": read_first("/sys/devices/system/cpu/intel_pstate/no_turbo"),
+        "virtual": "hypervisor" in (cpu_flags() or ()),
+        "instructions": sorted(set(cpu_flags() or ()) & {"avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"}),
+        "python": platform.python_version(),
+        "load_1min": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+    }
+
+
+def cpu_model() -> str:
+    """The processor's name as the system gives it."""
+    return cpu_info("model name") or platform.processor() or "unknown"
+
+
+def cpu_flags() -> list[str] | None:
+    """Instruction set flags, where Linux lists them."""
+    flags = cpu_info("flags") or cpu_info("Features")
+    return flags.split() if flags else None
+
+
+def cpu_info(key: str) -> str | None:
+    """The first value of ``key`` in Linux' /proc/cpuinfo."""
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        return None
+    lines = (line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
+    return next((value.strip() for name, value in lines if name.strip() == key), None)
+
+
+def read_first(path: str) -> str | None:
+    """First line of a system file, or None where there is none."""
+    file = Path(path)
+    return file.read_text().strip().splitlines()[0] if file.is_file() else None
+
+
+def version(package: str) -> str | None:
+    """Installed version of a package, or None."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
