@@ -58,7 +58,9 @@ class Project:
         parameters: dict[str, Any] | None = None,
         cells: list[dict[str, Any]] | None = None,
     ) -> None:
-        """Add or replace a phase whose notebook runs ``code`` after the usual preamble (or has exactly ``cells``)."""
+        """Add or replace a phase whose notebook runs ``code`` after the usual preamble (or has exactly
+        ``cells``).
+        """
         made = cells or [cell(PARAMETERS, "parameters"), cell(PREAMBLE), cell(code or "")]
         path = self.root / "notebooks" / f"{name}.ipynb"
         path.parent.mkdir(exist_ok=True)
@@ -79,7 +81,9 @@ class Project:
         )
 
     def run(self, root: Path | None = None, **options: Any) -> Outcome:
-        return run_profile(root or self.root, "toy", phases=tuple(self.phases), design_hash=toy_hash, **options)
+        return run_profile(
+            root or self.root, "toy", phases=tuple(self.phases), design_hash=toy_hash, **options
+        )
 
     @property
     def data(self) -> Path:

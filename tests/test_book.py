@@ -13,10 +13,12 @@ import pytest
 import yaml
 
 from specdec_lib import errors
-from specdec_lib.pipeline import html, site
+from specdec_lib.pipeline import bookchecks, html, site
 from tests.pipeline_project import REPOSITORY, cell, notebook
 
-HEADER = "---\njupytext:\n  text_representation:\n    format_name: myst\nkernelspec:\n  name: python3\n---\n\n"
+HEADER = (
+    "---\njupytext:\n  text_representation:\n    format_name: myst\nkernelspec:\n  name: python3\n---\n\n"
+)
 READS = """# First
 
 Maths: $x^2$.
@@ -24,7 +26,8 @@ Maths: $x^2$.
 ```{code-cell} ipython3
 import json, os
 from pathlib import Path
-print("measured", json.loads((Path(os.environ["SPECDEC_ROOT"]) / "data/toy/provenance.json").read_text())["n"])
+provenance = Path(os.environ["SPECDEC_ROOT"]) / "data/toy/provenance.json"
+print("measured", json.loads(provenance.read_text())["n"])
 ```
 
 [table](data/toy/t.csv)
@@ -40,9 +43,10 @@ def book(tmp_path: Path) -> Path:
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, tmp_path / "book" / name)
     text = (REPOSITORY / "design.toml").read_text()
     (tmp_path / "design.toml").write_text(
-        text[: text.index("[profiles.")] + '[profiles.done]\ntitle = "t"\npair = "tiny-llama"\nisolation = "cell"\n'
-        'committed = true\nphases = ["smoke"]\nminutes = { smoke = 1 }\n'
-    )  # fmt: skip
+        text[: text.index("[profiles.")]
+        + '[profiles.done]\ntitle = "t"\npair = "tiny-llama"\nisolation = "cell"\n'
+        + 'committed = true\nphases = ["smoke"]\nminutes = { smoke = 1 }\n'
+    )
     write(tmp_path, "index", HEADER + READS.replace("[table](data/toy/t.csv)", ""))
     write(tmp_path, "second", "# Second\n\nNo code here.\n")
     contents(tmp_path, "second")
@@ -82,10 +86,13 @@ def test_build(book: Path) -> None:
     executed.mkdir(parents=True)
     ran = cell("1 / 0  # an executed copy is shown, not run")
     ran["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "as it was measured"}]
-    (executed / "smoke.ipynb").write_text(json.dumps(notebook({"cell_type": "markdown", "id": "t", "metadata": {},
-                                                               "source": "# Smoke"}, ran)))  # fmt: skip
+    title = {"cell_type": "markdown", "id": "title", "metadata": {}, "source": "# Smoke"}
+    (executed / "smoke.ipynb").write_text(json.dumps(notebook(title, ran)))
     assert html.build(book)
-    made = {p.relative_to(book / "book/_build/html").as_posix() for p in (book / "book/_build/html").glob("**/*.html")}
+    made = {
+        p.relative_to(book / "book/_build/html").as_posix()
+        for p in (book / "book/_build/html").glob("**/*.html")
+    }
     made = {name for name in made if not name.startswith("_static")}
     assert made == {"index.html", "second.html", "notebooks/done/smoke.html", "genindex.html", "search.html"}
     assert "measured 1234567" in page(book)
@@ -147,7 +154,7 @@ def test_a_warning_fails(book: Path) -> None:
 def test_a_misspelt_key_is_refused(book: Path, path: tuple[str, ...], value: object) -> None:
     configure(book, *path, value=value)
     with pytest.raises(errors.BookError, match=f"unknown key {'.'.join(path)}"):
-        html.check_config(book / "book")
+        bookchecks.check_config(book / "book")
 
 
 @pytest.mark.parametrize(
@@ -156,10 +163,12 @@ def test_a_misspelt_key_is_refused(book: Path, path: tuple[str, ...], value: obj
      (("execute", "allow_errors"), True), (("only_build_toc_files",), False),
      (("sphinx", "recursive_update"), False), (("sphinx", "config", "nb_ipywidgets_js"), None)],
 )  # fmt: skip
-def test_a_value_that_would_publish_failures_is_refused(book: Path, path: tuple[str, ...], value: object) -> None:
+def test_a_value_that_would_publish_failures_is_refused(
+    book: Path, path: tuple[str, ...], value: object
+) -> None:
     configure(book, *path, value=value)
     with pytest.raises(errors.BookError, match=re.escape(".".join(path))):
-        html.check_config(book / "book")
+        bookchecks.check_config(book / "book")
 
 
 @pytest.mark.parametrize(
@@ -168,14 +177,14 @@ def test_a_value_that_would_publish_failures_is_refused(book: Path, path: tuple[
 def test_a_page_whose_code_would_be_dropped_is_refused(book: Path, header: str) -> None:
     write(book, "index", header + READS)
     with pytest.raises(errors.BookError, match="book/index.md"):
-        html.check_pages(book / "book", ["index", "second"])
+        bookchecks.check_pages(book / "book", ["index", "second"])
 
 
 def test_a_page_that_is_missing_or_named_twice_is_refused(book: Path) -> None:
     with pytest.raises(errors.BookError, match="third"):
-        html.check_pages(book / "book", ["index", "third"])
+        bookchecks.check_pages(book / "book", ["index", "third"])
     with pytest.raises(errors.BookError, match="twice"):
-        html.check_pages(book / "book", ["index", "second", "second"])
+        bookchecks.check_pages(book / "book", ["index", "second", "second"])
 
 
 @pytest.fixture
@@ -188,7 +197,7 @@ def made(tmp_path: Path) -> Path:
 
 def check(made: Path, text: str, suffix: str = ".html") -> None:
     (made / f"index{suffix}").write_text(text)
-    html.check_site(made, ["index"], made.parent)
+    bookchecks.check_site(made, ["index"], made.parent)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +207,7 @@ def check(made: Path, text: str, suffix: str = ".html") -> None:
      "<style>@import url(https://x.example/a.css)</style>", "<p style=\"background: url('//x.example/a')\">"],
 )  # fmt: skip
 def test_an_external_request_is_refused(made: Path, tag: str) -> None:
-    html.check_site(made, ["index"], made.parent)
+    bookchecks.check_site(made, ["index"], made.parent)
     with pytest.raises(errors.BookError, match="another site"):
         check(made, tag)
 
@@ -211,16 +220,16 @@ def test_a_path_of_this_machine_is_refused(made: Path) -> None:
 def test_a_page_outside_the_contents_is_refused(made: Path) -> None:
     (made / "stray.html").write_text("x")
     with pytest.raises(errors.BookError, match="stray"):
-        html.check_site(made, ["index"], made.parent)
+        bookchecks.check_site(made, ["index"], made.parent)
     with pytest.raises(errors.BookError, match="second"):
-        html.check_site(made, ["index", "stray", "second"], made.parent)
+        bookchecks.check_site(made, ["index", "stray", "second"], made.parent)
 
 
 def test_a_dead_link_is_refused(made: Path) -> None:
-    html.check_links(made)
+    bookchecks.check_links(made)
     (made / "index.html").write_text('<a class="x" href="data/cpu/none.csv">CSV</a>')
     with pytest.raises(errors.BookError, match="data/cpu/none.csv"):
-        html.check_links(made)
+        bookchecks.check_links(made)
 
 
 def test_a_site_over_25_mb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,8 +296,10 @@ def test_contrast_on_the_white_card() -> None:
 
 @pytest.mark.parametrize(
     ("value", "unit", "shown"),
-    [(0.53149, "", "0.531"), (12345.6, "ms", "12,346\u00a0ms"), (12345, "", "12,345"), (4.0, "s", "4.00\u00a0s"),
-     (0.0, "", "0"), (None, "s", "not measured"), (float("nan"), "", "not measured"), (1e-6, "", "1.00e-06"),
+    [(0.53149, "", "0.531"), (12345.6, "ms", "12,346\u00a0ms"), (12345, "", "12,345"),
+     (4.0, "s", "4.00\u00a0s"), (0.0, "", "0"), (None, "s", "not measured"),
+     (float("nan"), "", "not measured"),
+     (1e-6, "", "1.00e-06"),
      (True, "", "yes"), ("text", "", "text"), (999.9, "", "1,000"), (-0.25, "", "-0.250")],
 )  # fmt: skip
 def test_number(value: object, unit: str, shown: str) -> None:

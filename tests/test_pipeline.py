@@ -67,7 +67,8 @@ def test_an_int_may_stand_for_a_float() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["b = a * 2", "b = (1, 2)", "a, b = 1, 2", "a = b = 1", "import os", "f()", "a += 1", "b: int", "x ="]
+    "line",
+    ["b = a * 2", "b = (1, 2)", "a, b = 1, 2", "a = b = 1", "import os", "f()", "a += 1", "b: int", "x ="],
 )
 def test_derived_values_in_the_parameters_cell_are_refused(project: Project, line: str) -> None:
     project.phase("toy", None, "out.csv", cells=[cell(PARAMETERS + f"a = 1\n{line}\n", "parameters")])
@@ -115,7 +116,9 @@ def test_committed_notebooks_follow_the_rules(path: Path) -> None:
     assert content["metadata"]["kernelspec"]["name"] == "python3"
     for entry in content["cells"]:
         assert not entry.get("outputs") and entry.get("execution_count") is None, "committed with outputs"
-    for step in {s.notebook: s for s in table.steps(load_design(REPOSITORY / "design.toml").profile("cpu"))}.values():
+    for step in {
+        s.notebook: s for s in table.steps(load_design(REPOSITORY / "design.toml").profile("cpu"))
+    }.values():
         if step.notebook == path.stem:
             rules.check_parameters(path.stem, step.parameters, known)
 
@@ -123,12 +126,21 @@ def test_committed_notebooks_follow_the_rules(path: Path) -> None:
 def test_the_executed_copy_tells_nothing_of_the_machine(tmp_path: Path) -> None:
     home, temporary = str(Path.home()), "/tmp/ipykernel_12/345.py"
     entry = cell("1")
-    entry["metadata"] = {"papermill": {"duration": 1}, "execution": {"iopub.execute_input": "now"}, "tags": ["a"]}
+    entry["metadata"] = {
+        "papermill": {"duration": 1},
+        "execution": {"iopub.execute_input": "now"},
+        "tags": ["a"],
+    }
     entry["outputs"] = [
-        {"output_type": "stream", "name": "stderr", "text": [f"{temporary}:1: Warning\n", f"{tmp_path}/data/x\n"]},
-        {"output_type": "display_data", "metadata": {}, "data": {
-            "text/plain": f"{home}/thing \x1b[31mred\x1b[0m", "application/vnd.jupyter.widget-view+json": {}}},
-    ]  # fmt: skip
+        {"output_type": "stream", "text": [f"{temporary}:1: Warning\n", f"{tmp_path}/data/x\n"]},
+        {
+            "output_type": "display_data",
+            "data": {
+                "text/plain": f"{home}/thing \x1b[31mred\x1b[0m",
+                "application/vnd.jupyter.widget-view+json": {},
+            },
+        },
+    ]
     document = notebook(entry)
     document["metadata"]["papermill"] = {"input_path": str(tmp_path)}
     document["metadata"]["widgets"] = {}
@@ -157,7 +169,9 @@ def test_content_hash_ignores_outputs_and_follows_code() -> None:
     assert rules.content_hash(notebook(before)) != rules.content_hash(notebook(after))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', '{"format": 1, "steps": {"a": 1}}', '{"format": 9}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 1}', '{"format": 1, "steps": {"a": 1}}', '{"format": 9}']
+)
 def test_an_unreadable_manifest_means_nothing_is_done(tmp_path: Path, text: str) -> None:
     (tmp_path / manifest.MANIFEST).write_text(text)
     assert manifest.load(tmp_path) == {}
@@ -174,7 +188,10 @@ def test_two_runs_on_one_data_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_a_full_disk_and_a_read_only_folder_are_named(tmp_path: Path, code: int) -> None:
-    with pytest.raises(errors.CannotWrite, match="data/toy"), named_write_errors(tmp_path / "data/toy", tmp_path):
+    with (
+        pytest.raises(errors.CannotWrite, match="data/toy"),
+        named_write_errors(tmp_path / "data/toy", tmp_path),
+    ):
         raise OSError(code, os.strerror(code))
 
 
@@ -187,7 +204,9 @@ def test_a_read_only_data_folder_stops_a_run_before_it_starts(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.phase("toy", "raise SystemExit", "out.csv")
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere, so permissions alone prove nothing
+    monkeypatch.setattr(
+        os, "access", lambda *_: False
+    )  # root may write anywhere, so permissions alone prove nothing
     with pytest.raises(errors.CannotWrite, match="data/toy"):
         project.run()
 
@@ -212,7 +231,9 @@ def test_the_lock_pins_every_requirement() -> None:
         assert wanted.specifier.contains(next(iter(pin.specifier)).version), text
 
 
-def test_root_is_found_from_below_and_named_when_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_is_found_from_below_and_named_when_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SPECDEC_ROOT", raising=False)
     assert project_root(REPOSITORY / "notebooks") == REPOSITORY
     with pytest.raises(errors.InvalidDesign):
@@ -239,7 +260,8 @@ def test_importing_the_runner_is_light() -> None:
     import sys
 
     code = (
-        "import sys, specdec_lib.pipeline.runner, specdec_lib.pipeline.html, specdec_lib.pairs, specdec_lib.prompts\n"
+        "import sys, specdec_lib.pipeline.runner, specdec_lib.pipeline.html\n"
+        "import specdec_lib.pairs, specdec_lib.prompts\n"
         "sys.exit(bool({'torch', 'pandas', 'papermill', 'sphinx', 'matplotlib'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0

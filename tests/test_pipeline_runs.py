@@ -34,7 +34,9 @@ def test_runs_exactly_what_depends_on_a_change(project: Project, monkeypatch: py
     # A kernel of the same name elsewhere must not be taken for this environment's own.
     fake = project.root / "jupyter" / "kernels" / "python3"
     fake.mkdir(parents=True)
-    (fake / "kernel.json").write_text(json.dumps({"argv": ["/bin/false"], "display_name": "x", "language": "python"}))
+    (fake / "kernel.json").write_text(
+        json.dumps({"argv": ["/bin/false"], "display_name": "x", "language": "python"})
+    )
     monkeypatch.setenv("JUPYTER_PATH", str(project.root / "jupyter"))
     project.phase("a", WRITE_A + '\nimport sys; (folder / "python").write_text(sys.executable)', "a.csv")
     project.phase("b", WRITE_B, "b.csv", needs=("a",))
@@ -113,7 +115,11 @@ FAULTS = {
     "a cell raises": ("1 / 0", errors.CellFailed, "ZeroDivisionError"),
     "a cell leaves with status 0": ("import sys; sys.exit(0)", errors.CellFailed, "SystemExit"),
     "the kernel dies": ("os._exit(0)", errors.CellFailed, "kernel died"),
-    "the disk is full": ('open("/dev/full", "w", 1).write("x" * 10000 + "\\n")', errors.CannotWrite, "No space left"),
+    "the disk is full": (
+        'open("/dev/full", "w", 1).write("x" * 10000 + "\\n")',
+        errors.CannotWrite,
+        "No space left",
+    ),
     "the promised file is missing": ("pass", errors.PromiseBroken, "data/toy/a.csv"),
 }
 
@@ -144,7 +150,9 @@ def test_an_old_table_does_not_count_as_written(project: Project) -> None:
 
 
 def test_a_table_of_another_design_is_stale(project: Project) -> None:
-    table = 'import csv\nrows = Path("%s").read_text()\n(folder / "c.csv").write_text(rows.replace("@", "%s"))'
+    table = (
+        'import csv\nrows = Path("%s").read_text()\n(folder / "c.csv").write_text(rows.replace("@", "%s"))'
+    )
     source = project.root / "rows.csv"
     header = "profile,design_hash,subject,model_kind,check,formulation,bonus,k,dtype,passed,value,limit"
     source.write_text(f"{header}\ntoy,@,m,llama,logits,,,,fp32,true,0.0,0.1\n")
@@ -170,14 +178,18 @@ def test_an_interrupted_run_goes_on(project: Project, how: signal.Signals) -> No
     code = (
         "import sys; from pathlib import Path; from tests.pipeline_project import Project\n"
         "from specdec_lib.pipeline.table import Phase, Promise\n"
-        "import tests.pipeline_project, specdec_lib.pipeline.__main__ as cli, specdec_lib.pipeline.runner as runner\n"
+        "import specdec_lib.pipeline.__main__ as cli, specdec_lib.pipeline.runner as runner\n"
         f"project = Project(Path({str(project.root)!r}), {project.phases!r})\n"
         "runner.run_profile = lambda *_, **__: project.run()\n"
         "sys.exit(cli.main(['runs', '--profile', 'toy']))\n"
     )
     environment = os.environ | {"SPECDEC_ROOT": str(project.root), "PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", code],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as run:
         deadline = time.monotonic() + 60
         while not (project.data / "started").exists():

@@ -1,1 +1,3 @@
-"""From the design to the published pages: runs the notebooks, renders the book. Imports neither torch nor pandas."""
+"""From the design to the published pages: runs the notebooks, renders the book. Imports neither torch nor
+pandas.
+"""

@@ -88,7 +88,7 @@ def _require_committed(root: Path, profile: str) -> None:
         raise BookError(
             f"data/{profile} lacks {', '.join(absent[:5])}{' ...' if len(absent) > 5 else ''}.",
             expected="the committed results of this profile",
-            remedy=f"restore them with `git checkout data/{profile}`, or measure: make runs PROFILE={profile}",
+            remedy=f"restore them with `git checkout data/{profile}`, or: make runs PROFILE={profile}",
         )
 
 
@@ -98,9 +98,7 @@ def _site(root: Path, options: argparse.Namespace) -> int:
     options.again = False
     _html(root, options)
     archive = make_site(root)
-    _say(
-        f"{archive.relative_to(root).as_posix()}: {archive.stat().st_size / 1e6:.1f} MB; beside it the same as a folder."
-    )
+    _say(f"dist/{archive.name}: {archive.stat().st_size / 1e6:.1f} MB; beside it the same as a folder.")
     return 0
 
 

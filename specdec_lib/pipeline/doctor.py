@@ -1,4 +1,6 @@
-"""What this machine can run: ``make doctor``. Torch is asked only if it is installed, and nothing is fetched."""
+"""What this machine can run: ``make doctor``. Torch is asked only if it is installed, and nothing is
+fetched.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from specdec_lib.design import Profile, load_design
 from specdec_lib.paths import DESIGN_FILE
 
 GIB = 1 << 30
-# Rough needs of a job: weights of both models, caches at 8K and working memory. Measured peaks are in the results.
+# Rough needs of a job: weights of both models, caches at 8K and working memory. Measured peaks are in the
+# results.
 _NEEDS_GIB = {"smol": 3.0, "qwen2.5": 6.0, "qwen2.5-shapes": 6.0}
 
 
@@ -73,11 +76,12 @@ def report(root: Path, machine: Machine | None = None) -> Iterator[str]:
     yield f"  cores            {found.cores}"
     yield f"  memory           {found.memory / GIB:.1f} GiB, {found.memory_free / GIB:.1f} GiB free"
     yield f"  disk             {found.disk_free / GIB:.1f} GiB free"
-    yield f"  GPU              {f'{found.gpu}, {found.gpu_free / GIB:.1f} GiB free' if found.gpu else 'none that torch sees'}"
+    gpu = f"{found.gpu}, {found.gpu_free / GIB:.1f} GiB free" if found.gpu else "none that torch sees"
+    yield f"  GPU              {gpu}"
     yield f"  NVIDIA driver    {found.driver or 'none'}"
     yield f"  Python           {platform.python_version()}"
     yield f"  torch            {found.torch or 'not installed'}"
-    yield f"  Triton           {'installed' if found.triton else 'not installed (needed for the GPU kernels only)'}"
+    yield f"  Triton           {'installed' if found.triton else 'not installed (for GPU kernels only)'}"
     yield f"  Chromium         {'found' if found.chromium else 'none: the browser tests are skipped'}"
     yield "Weights"
     for name, state in _weights(root):

@@ -22,8 +22,8 @@ _DISK = re.compile(r"\[Errno (?:28|30|122)\] ([^:]+)")  # full, read-only, over 
 
 @contextmanager
 def kernel_environment(root: Path) -> Iterator[None]:
-    """Environment variables under which kernels start: this interpreter's ``python3``, this checkout's library, and
-    nothing of the user's own Jupyter or IPython set-up.
+    """Environment variables under which kernels start: this interpreter's ``python3``, this checkout's
+    library, and nothing of the user's own Jupyter or IPython set-up.
     """
     with tempfile.TemporaryDirectory(prefix="specdec-ipython-") as ipython:
         wanted = {
@@ -53,7 +53,8 @@ def execute(root: Path, path: Path, parameters: Mapping[str, Any]) -> dict[str, 
     """Run ``path`` with ``parameters`` and return the executed notebook. Writes no file of its own.
 
     Raises:
-        CellFailed: a cell raised, called ``sys.exit`` (papermill takes code 0 for success), was never reached, or the
+        CellFailed: a cell raised, called ``sys.exit`` (papermill takes code 0 for success), was never
+        reached, or the
             kernel died. Gives the cell's source and the end of its traceback, without absolute paths.
     """
     import papermill
@@ -112,7 +113,7 @@ def _failed(root: Path, path: Path, text: str, traceback: list[str], what: str) 
         return CannotWrite(
             f"notebooks/{path.name} could not write: {disk.group(1)}.",
             expected="a writable data folder with room for the results",
-            remedy="free some space or make it writable, then run the same command again; finished work is kept",
+            remedy="free some space or make it writable, then run again; finished work is kept",
         )
     lines = plain_text("\n".join(traceback), root).splitlines()[-_TRACEBACK_LINES:]
     shown = "\n".join(f"    {line}" for line in plain_text(text, root).strip().splitlines())
@@ -120,5 +121,5 @@ def _failed(root: Path, path: Path, text: str, traceback: list[str], what: str) 
     return CellFailed(
         f"notebooks/{path.name} failed: {plain_text(what, root)}\n  in the cell\n{shown}"
         + (f"\n  with\n{tail}" if tail else ""),
-        remedy=f"open notebooks/{path.name} with `make lab` (it runs there with small defaults), correct it, run again",
+        remedy="open it with `make lab` (it runs there with small defaults), correct it, run again",
     )

@@ -33,7 +33,7 @@ def named_write_errors(folder: Path, root: Path) -> Iterator[None]:
         raise CannotWrite(
             f"Cannot write to {where}: {_MEANING[error.errno]}.",
             expected="a writable folder with room for the results",
-            remedy="free some space or make it writable, then run the same command again; finished work is kept",
+            remedy="free some space or make it writable, then run again; finished work is kept",
         ) from error
 
 

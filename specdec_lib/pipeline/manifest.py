@@ -1,7 +1,8 @@
 """Which steps are up to date, decided by content alone: no times, no absolute paths.
 
-``data/<profile>/manifest.json`` holds, for each finished step, the hash of everything that went in and the SHA-256
-of every file that came out. A clone, ``touch`` or a wrong clock changes neither; an edited table changes the latter.
+``data/<profile>/manifest.json`` holds, for each finished step, the hash of everything that went in and the
+SHA-256 of every file that came out. A clone, ``touch`` or a wrong clock changes neither; an edited table
+changes the latter.
 """
 
 from __future__ import annotations

@@ -66,7 +66,9 @@ def tags(cell: Mapping[str, Any]) -> list[str]:
 
 
 def content_hash(notebook: Mapping[str, Any]) -> str:
-    """Names what the notebook does: its cells' kinds, texts and tags. Outputs and other metadata do not count."""
+    """Names what the notebook does: its cells' kinds, texts and tags. Outputs and other metadata do not
+    count.
+    """
     cells = [[cell.get("cell_type"), source(cell), sorted(tags(cell))] for cell in notebook["cells"]]
     return sha256_text(canonical_json(cells))
 
@@ -74,8 +76,8 @@ def content_hash(notebook: Mapping[str, Any]) -> str:
 def defaults(notebook: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Parameters and their default values, from the one cell tagged ``parameters``.
 
-    papermill only warns when that cell is missing and then runs with the defaults; and a value derived there from
-    another parameter keeps what the default gave. Both are refused.
+    papermill only warns when that cell is missing and then runs with the defaults; and a value derived there
+    from another parameter keeps what the default gave. Both are refused.
 
     Raises:
         UntaggedNotebook: not exactly one such cell.
@@ -109,7 +111,7 @@ def defaults(notebook: Mapping[str, Any], name: str) -> dict[str, Any]:
         if key is None or not _plain(parsed):
             raise DerivedParameter(
                 f"{where}: `{ast.unparse(statement)}` in the parameters cell is not `name = literal`.",
-                expected="numbers, strings, booleans, None and lists of them (a tuple would arrive as a string)",
+                expected="numbers, strings, booleans, None, lists of them (a tuple would arrive as a string)",
                 remedy="move derived values to the next cell: here they keep the value that the default gave",
             )
         values[key] = parsed
@@ -172,7 +174,9 @@ _KEPT_METADATA = {"tags", "jupyter"}
 
 
 def plain_text(text: str, root: Path) -> str:
-    """``text`` without colours, absolute paths, user or host: what may be printed in a page or kept in ``data/``."""
+    """``text`` without colours, absolute paths, user or host: what may be printed in a page or kept in
+    ``data/``.
+    """
     text = _KERNEL_FILE.sub("<cell>", _ANSI.sub("", text))
     for secret, replacement in private_strings(root):
         text = text.replace(secret, replacement)

@@ -16,7 +16,8 @@ from specdec_lib.pipeline.execute import execute
 from specdec_lib.pipeline.lock import data_lock, named_write_errors
 from specdec_lib.pipeline.progress import Progress
 
-# The design hash that the rows of a profile's tables must carry; tests give one that needs no prompts or weights.
+# The design hash that the rows of a profile's tables must carry; tests give one that needs no prompts or
+# weights.
 DesignHash = Callable[[Path, Design, Profile], str]
 
 
@@ -38,8 +39,9 @@ def run_profile(
 ) -> Outcome:
     """Bring ``data/<profile>/`` up to date.
 
-    Every notebook and parameter is checked before anything runs. A step's old record is dropped before it starts and
-    written after it ended well, so whatever interrupts it, the next run does it again; the jobs it finished are kept.
+    Every notebook and parameter is checked before anything runs. A step's old record is dropped before it
+    starts and written after it ended well, so whatever interrupts it, the next run does it again; the jobs
+    it finished are kept.
 
     Args:
         again: run every step, up to date or not.
@@ -154,8 +156,9 @@ def _run_step(root: Path, folder: Path, step: table.Step, design_hash: str) -> N
     for promise in step.promises:
         after = _signature(folder / promise.path)
         if after is None or after == before[promise.path]:
+            verb = "writing" if after is None else "renewing"
             raise PromiseBroken(
-                f"{where} ended without {'writing' if after is None else 'renewing'} {_data(folder, promise.path)}.",
+                f"{where} ended without {verb} {_data(folder, promise.path)}.",
                 expected="every file that specdec_lib/pipeline/table.py promises, written by this run",
                 remedy="write it in the notebook, or correct the promise",
             )
@@ -176,7 +179,7 @@ def _check_content(folder: Path, promise: table.Promise, design_hash: str, where
         raise
     except (SpecDecError, ValueError) as error:
         raise StaleTable(
-            f"{where} wrote {_data(folder, promise.path)}, which is not what this design asks for:\n  {error}",
+            f"{where} wrote {_data(folder, promise.path)}, which does not fit this design:\n  {error}",
             expected=f"rows of design {design_hash}",
             remedy=f"correct the notebook, or delete {_data(folder, promise.path)} and run again",
         ) from error

@@ -1,7 +1,8 @@
-"""Jupyter Book's own build in a process of its own: ``python -m specdec_lib.pipeline.sphinx_worker SOURCE TARGET``.
+"""Jupyter Book's own build in a process of its own: ``python -m specdec_lib.pipeline.sphinx_worker SOURCE
+TARGET``.
 
-The same call as ``jupyter-book build --all``, with two differences that its command line does not offer: the output
-folder is exactly TARGET, and pages run in parallel.
+The same call as ``jupyter-book build --all``, with two differences that its command line does not offer: the
+output folder is exactly TARGET, and pages run in parallel.
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ Literal = bool | int | float | str | list["Literal"] | None
 
 @dataclass(frozen=True)
 class Promise:
-    """A file under ``data/<profile>/`` that a step must write, and the schema (``records.py``) it must satisfy."""
+    """A file under ``data/<profile>/`` that a step must write, and the schema (``records.py``) it must
+    satisfy.
+    """
 
     path: str
     schema: str | None = None
@@ -23,9 +25,9 @@ class Promise:
 class Phase:
     """One line of the table.
 
-    ``needs`` names earlier phases whose promised files this one reads. ``per_context`` runs the notebook once for
-    each context of the profile, with ``context`` passed and ``{context}`` filled in. ``profile`` and ``data_dir`` are
-    passed to every notebook.
+    ``needs`` names earlier phases whose promised files this one reads. ``per_context`` runs the notebook
+    once for each context of the profile, with ``context`` passed and ``{context}`` filled in. ``profile``
+    and ``data_dir`` are passed to every notebook.
     """
 
     name: str
@@ -79,7 +81,7 @@ def steps(profile: Profile, phases: tuple[Phase, ...] | None = None) -> tuple[St
     for phase in chosen:
         if missing := [name for name in phase.needs if name not in expanded]:
             raise InvalidSetting(
-                f"Phase {phase.name!r} needs {missing}, which profile {profile.name!r} does not run before it.",
+                f"Phase {phase.name!r} needs {missing}, which do not run before it in {profile.name!r}.",
                 remedy="add them to the profile's `phases`, or order the table",
             )
         needs = tuple(step for name in phase.needs for step in expanded[name])

@@ -1,7 +1,7 @@
 """One look for every figure, table and number of the report.
 
-Figures are SVG on a white card: text keeps its contrast in the light and the dark theme. Series differ in colour,
-lightness, marker and line, so that they stay apart in grey and for colour-blind readers.
+Figures are SVG on a white card: text keeps its contrast in the light and the dark theme. Series differ in
+colour, lightness, marker and line, so that they stay apart in grey and for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def figure(fig: Figure, *, alt: str, caption: str = "", csv: str | None = None) 
 
 
 def table(frame: pd.DataFrame, *, caption: str = "", csv: str | None = None, digits: int = 3) -> None:
-    """Show ``frame`` with its caption and CSV link; a wide one scrolls inside its own box. The index is not shown.
+    """Show ``frame`` with its caption and CSV link; a wide one scrolls inside its own box. The index is not
+    shown.
 
     Floats get ``digits`` significant digits; missing values read "not measured".
     """
@@ -154,7 +155,9 @@ def number(value: Any, unit: str = "", digits: int = 3) -> str:
 
 
 def csv_link(csv: str) -> str:
-    """The address of ``data/<csv>`` in the site, relative to the page that is being built; "" outside the book."""
+    """The address of ``data/<csv>`` in the site, relative to the page that is being built; "" outside the
+    book.
+    """
     here = Path.cwd()
     for depth, folder in enumerate([here, *here.parents]):
         if (folder / "_toc.yml").is_file():
