@@ -1,0 +1,164 @@
+"""The real book, as a reader gets it: from ``file://``, in Chromium, with no network."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specdec_lib.pipeline import html
+from tests.pipeline_project import REPOSITORY
+
+SITE = REPOSITORY / "book" / "_build" / "html"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+browser_needed = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no Chromium with its driver on this machine")
+SEARCHED = "speculative"  # a word of the landing page
+
+
+def source_pages() -> list[str]:
+    return list(html._toc_pages(yaml.safe_load((REPOSITORY / "book" / "_toc.yml").read_text())))
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    """The rendered book; made here unless it is up to date."""
+    html.build(REPOSITORY)
+    return SITE
+
+
+@pytest.fixture(scope="module")
+def browser(site: Path) -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    for argument in (
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+        "--allow-file-access-from-files", "--proxy-server=127.0.0.1:9",  # whatever leaves this machine fails
+    ):  # fmt: skip
+        options.add_argument(argument)
+    assert CHROMIUM and DRIVER
+    options.binary_location = CHROMIUM
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver.set_page_load_timeout(60)
+    yield driver
+    driver.quit()
+
+
+def resize(browser: Any, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def show(browser: Any, path: Path, query: str = "") -> None:
+    """Open a page and wait until scripts, fonts and formulas are done."""
+    browser.get(path.as_uri() + query)
+    browser.execute_async_script(
+        "const done = arguments[0];"
+        "const maths = window.MathJax && MathJax.startup ? MathJax.startup.promise : Promise.resolve();"
+        "Promise.all([maths, document.fonts.ready]).then(() => setTimeout(done, 50));"
+    )
+
+
+def test_every_page_of_the_contents_is_there(site: Path) -> None:
+    for page in source_pages():
+        assert (site / f"{page}.html").is_file(), page
+
+
+def test_pages_have_titles_language_and_alternative_texts(site: Path) -> None:
+    for page in source_pages():
+        text = (site / f"{page}.html").read_text()
+        assert '<html lang="en"' in text
+        assert text.count("<h1>") == 1, page
+        for picture in re.findall(r"<img\b[^>]*>", text):
+            assert re.search(r'alt="[^"]{15,}"', picture), f"{page}: {picture[:120]}"
+
+
+def test_no_remnant_of_a_notebook_run(site: Path) -> None:
+    for page in source_pages():
+        text = (site / f"{page}.html").read_text()
+        for trace in ("Traceback (most recent call last)", "&lt;Figure size", "ipywidgets", "/site-packages/"):
+            assert trace not in text, f"{page}: {trace}"
+
+
+@pytest.mark.browser
+@browser_needed
+def test_pages_work_without_a_network(site: Path, browser: Any) -> None:
+    """No console error, no request that leaves the site, maths typeset, nothing wider than a phone."""
+    import json
+
+    for page in source_pages():
+        path = site / f"{page}.html"
+        browser.get_log("browser")
+        browser.get_log("performance")
+        resize(browser, 390)
+        show(browser, path)
+        errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+        assert not errors, f"{page}: {errors[:2]}"
+        for entry in browser.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                address = message["params"]["request"]["url"]
+                assert address.startswith(("file:", "data:", "blob:")), f"{page} asks for {address}"
+        formulas = len(re.findall(r'class="math notranslate', path.read_text()))
+        typeset = browser.execute_script("return document.querySelectorAll('mjx-container').length")
+        assert typeset >= formulas, f"{page}: {typeset} of {formulas} formulas typeset"
+        assert not browser.execute_script("return document.querySelectorAll('mjx-merror').length"), page
+        wide = browser.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= 390, f"{page} is {wide} px wide on a phone of 390"
+
+
+@pytest.mark.browser
+@browser_needed
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_has_contrast_in_both_themes(site: Path, browser: Any, theme: str) -> None:
+    """Every visible text of the article has 4.5:1 against the nearest opaque background."""
+    resize(browser, 1200)
+    for page in source_pages():
+        show(browser, site / f"{page}.html")
+        browser.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+        poor = browser.execute_async_script(_CONTRAST)
+        assert not poor, f"{page} ({theme}): {poor[:3]}"
+
+
+_CONTRAST = """
+const done = arguments[0];
+const parse = c => (c.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
+const light = c => { const [r, g, b] = c.slice(0, 3).map(v => (v /= 255) <= 0.03928 ? v / 12.92
+  : Math.pow((v + 0.055) / 1.055, 2.4)); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const behind = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor);
+  if (c.length < 4 || c[3] === 1) return c; } return [255, 255, 255]; };
+setTimeout(() => {
+  const poor = [];
+  const walk = document.createTreeWalker(document.querySelector('article'), NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const e = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || !e.checkVisibility() || e.closest('script, style, .headerlink, .sr-only, mjx-assistive-mml')) continue;
+    const a = light(parse(getComputedStyle(e).color)), b = light(behind(e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) poor.push(ratio.toFixed(2) + ' ' + e.tagName + '.' + e.className + ': ' + walk.currentNode.data.trim().slice(0, 40));
+  }
+  done(poor);
+}, 400);
+"""  # noqa: E501
+
+
+@pytest.mark.browser
+@browser_needed
+def test_search_finds_a_word(site: Path, browser: Any) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    resize(browser, 1200)
+    show(browser, site / "search.html", f"?q={SEARCHED}")
+    WebDriverWait(browser, 15).until(
+        lambda b: b.execute_script("return document.querySelectorAll('#search-results li a').length") > 0
+    )
+    found = browser.execute_script("return document.querySelector('#search-results').textContent")
+    assert "speculative decoding" in found.lower()
