@@ -105,6 +105,16 @@ def paradise(folder: Path) -> str:
     return "\n".join(line.strip() for line in text[text.index("Of Man's first disobedience") :].splitlines())
 
 
+# Their definitions also stand in the fortune files that the draft was trained on.
+ALSO_IN_FORTUNES = set(
+    (
+        "ABSENTEE ABSOLUTE ABSTAINER ABSURDITY ACQUAINTANCE ADMINISTRATION AGE AIR ALLIANCE AMBIDEXTROUS AMBITION "
+        "ANOINT BAROMETER BEAUTY CARTESIAN CLAIRVOYANT CORONATION CRITIC CYNIC DELIBERATION DISTRESS EGOTIST "
+        "FIDELITY FREEDOM GENEALOGY HATRED HEAVEN HIPPOGRIFF IMPARTIAL INFANCY INTERPRETER LABOR LIGHTHOUSE LITIGATION"
+    ).split()
+)
+
+
 def devil(folder: Path) -> str:
     """Entries of one paragraph, without verse and signatures, numbered from 1."""
     path = one(folder, "x-dict-devil/usr/share/dictd/devil.dict.dz")
@@ -117,7 +127,7 @@ def devil(folder: Path) -> str:
     kept: list[str] = []
     for word, meaning in entries:
         meaning = " ".join(meaning.split())
-        if 40 <= len(meaning) <= 420 and meaning.endswith("."):
+        if 40 <= len(meaning) <= 420 and meaning.endswith(".") and word not in ALSO_IN_FORTUNES:
             kept.append(f"{len(kept) + 1}. {word}, {meaning}")
     return "\n".join(kept)
 
