@@ -18,7 +18,7 @@ _CONFIG_KEYS: dict[str, set[str]] = {
     "parse": {"myst_enable_extensions"},
     "sphinx": {"config", "recursive_update"},
     "sphinx.config": {
-        "html_copy_source", "html_extra_path", "html_last_updated_fmt", "html_show_copyright",
+        "html_context", "html_copy_source", "html_extra_path", "html_last_updated_fmt", "html_show_copyright",
         "html_show_sourcelink", "html_theme_options", "language", "mathjax3_config", "mathjax_path",
         "myst_heading_anchors", "nb_ipywidgets_js", "nb_merge_streams", "numfig", "suppress_warnings",
     },

@@ -1,7 +1,7 @@
 """Jupyter Book's own build in a process of its own: ``python -m specdec_lib.pipeline.sphinx_worker SOURCE
 TARGET``.
 
-The same call as ``jupyter-book build --all``, with two differences that its command line does not offer: the
+The same call as ``jupyter-book build --all``, with differences that its command line does not offer: the
 output folder is exactly TARGET, and pages run in parallel.
 """
 
@@ -10,14 +10,24 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def main(source: str, target: str) -> int:
     """Exit status: 0 only for a build without an error or a warning."""
-    from jupyter_book.sphinx import build_sphinx
+    from jupyter_book import sphinx as jupyter_book
 
+    complete = jupyter_book.get_final_config
+
+    def configuration(**arguments: Any) -> Any:
+        # Thebe runs cells on a remote server: it names a CDN in every page, twice, which is an error in the console
+        settings, other = complete(**arguments)
+        settings["extensions"] = [name for name in settings["extensions"] if name != "sphinx_thebe"]
+        return settings, other
+
+    jupyter_book.get_final_config = configuration
     folder = Path(source)
-    result = build_sphinx(
+    result = jupyter_book.build_sphinx(
         folder,
         Path(target),
         noconfig=True,

@@ -40,7 +40,22 @@ class Phase:
 
 PHASES: tuple[Phase, ...] = (
     Phase("smoke", "smoke", (Promise("smoke.csv"),)),
-    Phase("correctness", "correctness", (Promise("correctness.csv", "correctness"),)),
+    Phase(
+        "correctness",
+        "correctness",
+        (Promise("correctness.csv", "correctness"), Promise("worked-round.json"), Promise("provenance.json")),
+        parameters={"context": 512, "new_tokens": 32, "largest_k": 8},
+    ),
+    Phase(
+        "validity",
+        "validity",
+        (
+            Promise("aa.csv", "aa"),
+            Promise("coverage.csv", "coverage"),
+            Promise("thresholds.csv", "thresholds"),
+        ),
+        parameters={"replications": 4000},
+    ),
     Phase(
         "confirmatory",
         "confirmatory",
