@@ -18,6 +18,7 @@ from .prompts import prompts_digest
 from .records import validate
 
 Say = Callable[[str], None]
+AA = {"ar": "ar", "spec": "ar-again"}
 
 
 class Study(NamedTuple):
@@ -69,20 +70,40 @@ def confirmatory(study: Study, context: int, say: Say = lambda line: None) -> tu
     A family's prefill is stored once and deleted after its last job. Raises what jobs raise; finished jobs stay.
     """
     jobs = plan(study.profile, context)
+    results = _collect(study, jobs, say)
+    return _rows(study, jobs, results, "confirmatory"), _stages(study, jobs, results)
+
+
+def aa_runs(study: Study, context: int, say: Say = lambda line: None) -> pd.DataFrame:
+    """The same plan with AR in both arms, on the development families: what the clock alone makes of R (schema "aa")."""
+    profile = study.profile.model_copy(update={"families": study.design.measurement.development})
+    jobs = [
+        job.model_copy(
+            update={
+                "name": job.name.replace("confirmatory", "aa"),
+                "runs": tuple(run.model_copy(update={"arm": AA[run.arm]}) for run in job.runs),
+            }
+        )
+        for job in plan(profile, context)
+    ]
+    return _rows(study, jobs, _collect(study, jobs, say), "aa")
+
+
+def _collect(study: Study, jobs: list[Job], say: Say) -> dict[str, dict[str, Any]]:
     results: dict[str, dict[str, Any]] = {}
     for number, (job, last) in enumerate(_with_last(jobs), start=1):
-        prefills = {family: _prefill(study, family, context) for family in job.families}
+        prefills = {family: _prefill(study, family, job.context) for family in job.families}
         spec = study.spec(
-            "decode", job.name, context=context, runs=[run.model_dump() for run in job.runs], prefills=prefills,
+            "decode", job.name, context=job.context, runs=[run.model_dump() for run in job.runs], prefills=prefills,
             k=study.profile.k, bonus=study.profile.bonus, formulation=study.profile.formulation,
             warmup_repeats=study.profile.warmup_repeats,
         )  # fmt: skip
         results[job.name] = _decode(study, spec, job)
         say(f"{number}/{len(jobs)} {job.name}")
         for family in last:
-            for path in (study.folder / ".prefill").glob(f"{family}-{context}-*.safetensors"):
+            for path in (study.folder / ".prefill").glob(f"{family}-{job.context}-*.safetensors"):
                 path.unlink()
-    return _rows(study, jobs, results), _stages(study, jobs, results)
+    return results
 
 
 def _with_last(jobs: list[Job]) -> Iterator[tuple[Job, list[str]]]:
@@ -115,7 +136,7 @@ def _decode(study: Study, spec: dict[str, Any], job: Job) -> dict[str, Any]:
     return run_job(spec, path, study.threads)
 
 
-def _rows(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]]) -> pd.DataFrame:
+def _rows(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]], schema: str) -> pd.DataFrame:
     rows = []
     for job in jobs:
         result = results[job.name]
@@ -138,7 +159,7 @@ def _rows(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]]) -> 
                     **row,
                 }
             )
-    return validate(pd.DataFrame(rows), "confirmatory")
+    return validate(pd.DataFrame(rows), schema)
 
 
 def _stages(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]]) -> pd.DataFrame:

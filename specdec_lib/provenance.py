@@ -39,7 +39,8 @@ def write_provenance(study: Study) -> dict[str, Any]:
         "renewed": today,
         "git": git_state(),
         "machine": machine(study.threads),
-        "device": study.machine,
+        "device": {key: value for key, value in study.machine.items() if key != "models"},
+        "models": study.machine["models"],
         "packages": {name: v for name in PACKAGES if (v := version(name))},
     }
     atomic_write(path, json.dumps(record, indent=1, sort_keys=False) + "\n")

@@ -32,9 +32,14 @@ NGRAM = 4
 
 
 def calibrate(spec: dict[str, Any], store: Path) -> dict[str, Any]:
-    """What holds for a whole profile on this machine: dtype, read bandwidth, versions."""
+    """What holds for a whole profile on this machine: dtype, read bandwidth, and the bytes a step of each model reads."""
     device = parse_device(None if spec["device"] == "auto" else spec["device"])
     dtype, timings = auto_dtype(device) if spec["dtype"] == "auto" else (spec["dtype"], {})
+    pair = load_pair(spec["pair"], device, dtype)
+    models = {
+        role: {"step_bytes": model.step_bytes, "kv_bytes_per_token": model.kv_bytes_per_token, "layers": model.config.layers}
+        for role, model in (("target", pair.target), ("draft", pair.draft))
+    }
     return {
         "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
@@ -42,6 +47,8 @@ def calibrate(spec: dict[str, Any], store: Path) -> dict[str, Any]:
         "calibration": timings,
         "read_bandwidth_bytes_per_s": read_bandwidth(device),
         "torch_threads": torch.get_num_threads(),
+        "projection": pair.target.head.form,
+        "models": models,
     }
 
 
@@ -84,8 +91,7 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
                     for stage, s in done.stage_seconds.items()
                 ]
     machine = {"peak_rss_bytes": peak_rss_bytes(), "threads": torch.get_num_threads()}
-    weights = {m.name: {"step_bytes": m.step_bytes, "kv_bytes_per_token": m.kv_bytes_per_token} for m in (pair.target, pair.draft)}
-    return {"rows": rows, "stages": stages, "tokens": outputs, "machine": machine, "models": weights}
+    return {"rows": rows, "stages": stages, "tokens": outputs, "machine": machine}
 
 
 def _arms(

@@ -43,8 +43,7 @@ PHASES: tuple[Phase, ...] = (
     Phase(
         "correctness",
         "correctness",
-        (Promise("correctness.csv", "correctness"), Promise("worked-round.json"), Promise("provenance.json")),
-        parameters={"context": 512, "new_tokens": 32, "largest_k": 8},
+        (Promise("correctness.csv", "correctness"), Promise("worked-round.json")),
     ),
     Phase(
         "validity",
@@ -54,7 +53,6 @@ PHASES: tuple[Phase, ...] = (
             Promise("coverage.csv", "coverage"),
             Promise("thresholds.csv", "thresholds"),
         ),
-        parameters={"replications": 4000},
     ),
     Phase(
         "confirmatory",
@@ -96,7 +94,7 @@ def steps(profile: Profile, phases: tuple[Phase, ...] | None = None) -> tuple[St
     for phase in chosen:
         if missing := [name for name in phase.needs if name not in expanded]:
             raise InvalidSetting(
-                f"Phase {phase.name!r} needs {missing}, which do not run before it in {profile.name!r}.",
+                f"Phase {phase.name!r} needs {missing}, not before it in {profile.name!r}.",
                 remedy="add them to the profile's `phases`, or order the table",
             )
         needs = tuple(step for name in phase.needs for step in expanded[name])
