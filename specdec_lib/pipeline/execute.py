@@ -21,7 +21,7 @@ _DISK = re.compile(r"\[Errno (?:28|30|122)\] ([^:]+)")  # full, read-only, over 
 
 
 @contextmanager
-def kernel_environment(root: Path) -> Iterator[None]:
+def kernel_environment(root: Path) -> Iterator[Path]:
     """Environment variables under which kernels start: this interpreter's ``python3``, this checkout's
     library, and nothing of the user's own Jupyter or IPython set-up.
     """
@@ -40,7 +40,7 @@ def kernel_environment(root: Path) -> Iterator[None]:
         os.environ.pop("JUPYTER_PATH", None)
         os.environ.update(wanted)
         try:
-            yield
+            yield Path(ipython)
         finally:
             for key, value in before.items():
                 if value is None:
@@ -53,9 +53,9 @@ def execute(root: Path, path: Path, parameters: Mapping[str, Any]) -> dict[str, 
     """Run ``path`` with ``parameters`` and return the executed notebook. Writes no file of its own.
 
     Raises:
-        CellFailed: a cell raised, called ``sys.exit`` (papermill takes code 0 for success), was never
-        reached, or the
-            kernel died. Gives the cell's source and the end of its traceback, without absolute paths.
+        CellFailed: a cell raised, called ``sys.exit`` (papermill takes code 0 for success), was not reached,
+            or the kernel died. Gives the cell's source and the end of its traceback, without absolute paths.
+        CannotWrite: a cell met a full disk or a read-only file system.
     """
     import papermill
     from nbclient.exceptions import CellExecutionError, DeadKernelError
@@ -64,8 +64,10 @@ def execute(root: Path, path: Path, parameters: Mapping[str, Any]) -> dict[str, 
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
-        with kernel_environment(root), warnings.catch_warnings():
+        with kernel_environment(root) as temporary, warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            # no open port, and no warning about one
+            sockets = {"transport": "ipc", "ip": str(temporary / "kernel")} if os.name == "posix" else {}
             executed = papermill.execute_notebook(
                 str(path),
                 None,
@@ -73,9 +75,8 @@ def execute(root: Path, path: Path, parameters: Mapping[str, Any]) -> dict[str, 
                 kernel_name="python3",
                 cwd=str(path.parent),
                 progress_bar=False,
-                config=Config(
-                    {"KernelManager": {"transport": "ipc"}}
-                ),  # no open port, and no warning about one
+                config=Config({"KernelManager": sockets}),
+                extra_arguments=["--log-level=CRITICAL"],  # it calls its own shutdown an error
             )
     except PapermillExecutionError as error:
         raise _failed(

@@ -1,5 +1,4 @@
-"""Jupyter Book's own build in a process of its own: ``python -m specdec_lib.pipeline.sphinx_worker SOURCE
-TARGET``.
+"""Jupyter Book's own build in a process of its own: ``... sphinx_worker SOURCE TARGET``.
 
 The same call as ``jupyter-book build --all``, with differences that its command line does not offer: the
 output folder is exactly TARGET, and pages run in parallel.
@@ -20,7 +19,7 @@ def main(source: str, target: str) -> int:
     complete = jupyter_book.get_final_config
 
     def configuration(**arguments: Any) -> Any:
-        # Thebe runs cells on a remote server: it names a CDN in every page, twice, which is an error in the console
+        # Thebe runs cells on a remote server. It names a CDN in every page, twice: an error in the console.
         settings, other = complete(**arguments)
         settings["extensions"] = [name for name in settings["extensions"] if name != "sphinx_thebe"]
         return settings, other
