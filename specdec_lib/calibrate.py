@@ -19,7 +19,7 @@ _DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 def parse_dtype(dtype: Any) -> str:
-    """The name "auto" (also for None), "bf16" or "fp32", or `InvalidSetting`; torch dtypes have these names."""
+    """The name "auto" (for None too), "bf16" or "fp32"; torch dtypes are named. Raises `InvalidSetting`."""
     name = {"None": "auto", "torch.bfloat16": "bf16", "torch.float32": "fp32"}.get(str(dtype), dtype)
     if name not in ("auto", *_DTYPES):
         expected = "auto, bf16, fp32, torch.bfloat16 or torch.float32"

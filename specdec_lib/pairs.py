@@ -132,7 +132,7 @@ def pair_digest(name_or_paths: str | tuple[Place, Place]) -> str:
     """Hex SHA-256 that names the weights of a pair: from file digests, or from seed and shapes.
 
     Imports no torch and loads no tensor. ``smol`` is known from its pinned digests, so nothing is fetched;
-    only a reader's own checkpoints are read through.
+    only a reader's own checkpoints are (fetched from the hub and) read through.
     """
     spec = find_pair(name_or_paths)
     if spec.shapes:

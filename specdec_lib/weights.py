@@ -43,10 +43,10 @@ def load_weights(
     """All tensors of ``config.shapes()`` by Hugging Face name.
 
     ``source``: a folder, a hub id or `RandomWeights`. ``given``: tensors that the checkpoint leaves out
-    because it shares them with another model. Tensors of a file keep their stored dtype and are views of the
-    mapped file; random ones are BF16 on ``device``. Raises `WeightsMissing`, `WeightsDamaged` (unreadable,
-    missing tensor, wrong shape) or `UnsupportedModel` (quantised, or tensors that the forward would not use)
-    before it reads.
+    because it shares them with another model. Tensors of a file keep their stored dtype, and matrices are
+    views of the mapped file; random ones are BF16 on ``device``. Raises `WeightsMissing`, `WeightsDamaged`
+    (unreadable, missing tensor, wrong shape) or `UnsupportedModel` (quantised, or tensors that the forward
+    would not use) before it reads.
     """
     if isinstance(source, RandomWeights):
         return random_weights(config, source, device)
@@ -118,10 +118,14 @@ def _read(folder: Path, config: ModelConfig, given: dict[str, Tensor]) -> dict[s
     with ExitStack() as stack:
         where = _open(folder, stack)
         _check(folder, config, where, given)
-        return {
-            name: given[name] if name in given else where[name][1].get_tensor(name)
-            for name in config.shapes()
-        }
+
+        def read(name: str) -> Tensor:
+            tensor = where[name][1].get_tensor(name)
+            # The model repacks matrices but may keep these as they are: a view would hold the whole file in
+            # memory, and break when the file changes.
+            return tensor.clone() if tensor.ndim == 1 or name in (EMBEDDING, HEAD) else tensor
+
+        return {name: given[name] if name in given else read(name) for name in config.shapes()}
 
 
 def random_weights(

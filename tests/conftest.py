@@ -1,0 +1,118 @@
+"""Fixtures shared by all tests: the tiny pairs, and small checkpoints written by transformers itself."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # before torch: test processes side by side must not fight for cores
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec_lib.pairs import Pair, load_pair
+
+SHAPE = dict(
+    hidden_size=48,
+    intermediate_size=80,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=256,
+    bos_token_id=0,
+    eos_token_id=1,
+)
+TEMPLATE = "{% for m in messages %}<|user|>{{ m['content'] }}<|end|>{% endfor %}"
+
+
+@pytest.fixture(scope="session")
+def tiny_pair() -> Pair:
+    """Two-layer Llama pair, FP32, CPU. Do not change its weights."""
+    return load_pair("tiny-llama", device="cpu", dtype="fp32")
+
+
+@pytest.fixture(scope="session")
+def tiny_qwen2_pair() -> Pair:
+    """Two-layer Qwen2 pair (biases, tied), FP32, CPU. Do not change its weights."""
+    return load_pair("tiny-qwen2", device="cpu", dtype="fp32")
+
+
+def write_tokenizer(folder: Path, extra_tokens: int = 0) -> int:
+    """A small byte-level BPE as tokenizer.json, with its template; returns its number of ids."""
+    import tokenizers
+
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE())
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore
+    backend.decoder = tokenizers.decoders.ByteLevel()  # type: ignore
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<|user|>", "<|end|>"],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(["a target verifies what a draft proposes; the draft is cheap"] * 5, trainer)
+    backend.add_tokens([f"<{i}>" for i in range(extra_tokens)])
+    backend.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|end|>",
+        "chat_template": TEMPLATE,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return backend.get_vocab_size()
+
+
+@pytest.fixture(scope="session")
+def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """``make_checkpoint(kind, seed=0, shard="5GB", extra_tokens=0, **config)``: a Hugging Face folder.
+
+    ``kind`` "llama" or "qwen2"; saved by transformers in FP32 with random weights, biases and norms, so that
+    a forgotten one shows. ``shard`` is the largest file size, ``config`` overrides the config.
+    """
+
+    def make(kind: str, seed: int = 0, shard: str = "5GB", extra_tokens: int = 0, **config: Any) -> Path:
+        import torch
+        from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+        folder = tmp_path_factory.mktemp(kind)
+        ids = write_tokenizer(folder, extra_tokens)
+        classes = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen2": (Qwen2Config, Qwen2ForCausalLM)}
+        make_config, make_model = classes[kind]
+        torch.manual_seed(seed)
+        settings = {**SHAPE, "vocab_size": ids, "tie_word_embeddings": kind == "qwen2", **config}
+        model = make_model(make_config(**settings)).float()  # type: ignore
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                spread = 0.2 if name.endswith("bias") or "norm" in name else 0.1
+                parameter.add_(torch.randn_like(parameter) * spread)
+        model.save_pretrained(folder, max_shard_size=shard)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def hf_llama(make_checkpoint: Callable[..., Path]) -> Path:
+    """A small Llama checkpoint (untied). Read only: copy it before you damage it."""
+    return make_checkpoint("llama")
+
+
+@pytest.fixture(scope="session")
+def hf_qwen2(make_checkpoint: Callable[..., Path]) -> Path:
+    """A small Qwen2 checkpoint (tied, biases). Read only: copy it before you damage it."""
+    return make_checkpoint("qwen2")
+
+
+@pytest.fixture(scope="session")
+def smol_folder() -> Path:
+    """The converted SmolLM2 folder; tests that use it are skipped where it has not been fetched."""
+    from specdec_lib import smollm2, sources
+
+    if not (sources.models_folder() / smollm2.FOLDER).is_dir():
+        pytest.skip("SmolLM2 is not in data/models/ (fetched by `make book` or load_pair('smol'))")
+    return smollm2.ready_folder()
