@@ -145,7 +145,7 @@ def speculative(
             if accepted < proposed:
                 saved = target.forward(tokens[-1:], cache)
                 calls += 1
-            elif bonus:
+            elif emitted > accepted:  # a bonus, or the token of a round without proposals
                 pending = tokens[-1:]
             else:
                 saved = logits[-1:]
