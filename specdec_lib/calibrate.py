@@ -46,17 +46,30 @@ def parse_device(device: Any) -> torch.device:
     return place
 
 
-@torch.inference_mode()
 def auto_dtype(device: str | torch.device = "cpu") -> tuple[str, dict[str, float]]:
     """("bf16" or "fp32", timings in seconds under keys such as ``decode_bf16_s``; empty on CUDA).
 
     On CUDA always BF16. On a CPU BF16 only where it is faster for both a prefill-like product (512 rows) and
     a decode-like one (one row over more weights than the caches hold): without matrix units for BF16 it can
-    be many times slower. What is timed is the engine's own `Projection`, with the thread count now set. Call
-    it once per profile and pass the answer on: near a tie, or beside other work, two calls may differ.
+    be many times slower. What is timed is the engine's own `Projection`, on one thread: with several, a
+    single busy core slows either product up to fifty-fold and would decide. Call it once per profile and pass
+    the answer on.
     """
     if torch.device(device).type == "cuda":
         return "bf16", {}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        timings = _timings()
+    finally:
+        torch.set_num_threads(threads)
+    faster = all(timings[f"{phase}_bf16_s"] < timings[f"{phase}_fp32_s"] for phase in ("prefill", "decode"))
+    return ("bf16" if faster else "fp32"), timings
+
+
+@torch.inference_mode()
+def _timings() -> dict[str, float]:
+    """Shortest run of both products in both dtypes, in seconds."""
     banks = {
         name: [Projection(torch.full((_OUT, _WIDTH), 0.01, dtype=dtype), None) for _ in range(_BANK)]
         for name, dtype in _DTYPES.items()
@@ -76,5 +89,4 @@ def auto_dtype(device: str | torch.device = "cpu") -> tuple[str, dict[str, float
                     best[name] = min(best[name], time.perf_counter() - begin)
             laps += 1
         timings |= {f"{phase}_{name}_s": seconds for name, seconds in best.items()}
-    faster = all(timings[f"{phase}_bf16_s"] < timings[f"{phase}_fp32_s"] for phase in ("prefill", "decode"))
-    return ("bf16" if faster else "fp32"), timings
+    return timings
