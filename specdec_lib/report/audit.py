@@ -1,0 +1,196 @@
+"""The cost line applied to the published tables, arithmetic shown; and the two acceptance quantities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from specdec_lib.costmodel import GPU_BYTES_PER_S, TARGET_KV_BYTES_PER_TOKEN, TARGET_STEP_BYTES, audit
+from specdec_lib.pairs import PAIRS
+from specdec_lib.report import published, style, text
+from specdec_lib.report.style import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = dict[str, Any]
+_CLOSE = 0.05  # a prediction within this share of the published value counts as close
+
+
+def table(root: Path | None = None) -> pd.DataFrame:
+    """The audit (schema "audit"), one row per context."""
+    return audit(published.confirmatory(root), published.phases(root))
+
+
+def rows(root: Path | None = None) -> list[Row]:
+    """The audit's rows as plain values."""
+    return [{str(key): value for key, value in row.items()} for row in table(root).to_dict("records")]
+
+
+def ratios() -> dict[str, float]:
+    """Draft over target of the published pair: layers, and bytes read per decode step."""
+    target, draft = PAIRS["qwen2.5-shapes"].shapes or ({}, {})
+    return {"layers": draft["layers"] / target["layers"], "bytes": _parameters(draft) / _parameters(target)}
+
+
+def show(root: Path | None = None) -> None:
+    """Table, arithmetic, figure and findings."""
+    found = rows(root)
+    frame = pd.DataFrame(
+        {
+            "context": text.context_name(row["context_tokens"]),
+            "alpha": row["alpha"],
+            "v": row["v_steps"],
+            "c": row["c_steps"],
+            "rounds": row["rounds_n"],
+            "R predicted": row["R_predicted"],
+            "R published": row["R_published"],
+            "with bonus, predicted": row["R_bonus_predicted"],
+            "with bonus, published": row["R_bonus_published"],
+        }
+        for row in found
+    )
+    style.table(frame, caption="v and c in units of one AR step.", csv=published.PHASES_CSV)
+    text.say(*findings(found))
+    style.use_style()
+    alt = "Predicted against published R. " + "; ".join(
+        f"{text.context_name(row['context_tokens'])}: {number(row['R_predicted'])} predicted, {number(row['R_published'])} published"
+        for row in found
+    )
+    caption = (
+        f"R of the published tables ({published.HARDWARE}) against the cost line's. One point per context; vertical bars are "
+        "the published bootstrap intervals over families, all-accept points have none."
+    )
+    style.figure(figure(found, published.confirmatory(root)), alt=alt, caption=caption, csv=published.CSV)
+
+
+def show_arithmetic(root: Path | None = None) -> None:
+    """Every step of the audit with its numbers, at the shortest context."""
+    text.say(*(f"{i}. {step}" for i, step in enumerate(arithmetic(root), start=1)))
+
+
+def arithmetic(root: Path | None = None) -> list[str]:
+    """The audit of the shortest context, step by step, with the published numbers filled in."""
+    row, phases = rows(root)[0], published.phases(root)
+    context = row["context_tokens"]
+    free, full = (
+        published.phase_value(phases, phase, "R", context) for phase in ("draft-free", "all-accept")
+    )
+    bonus_rounds = published.phase_value(phases, "all-accept-bonus", "rounds")
+    full_rounds = published.phase_value(phases, "all-accept", "rounds")
+    reject = 1 - row["alpha"] ** 4
+    cost = 4 * row["c_steps"] + row["v_steps"] + reject
+    return [
+        f"The draft-free oracle needs {bonus_rounds:g} rounds and runs no draft: v = 64 / ({bonus_rounds:g} × {free:g}) = "
+        f"{number(row['v_steps'])} AR steps per verification.",
+        f"The all-accept oracle needs {full_rounds:g} rounds of four draft forwards: c = (64 / ({full_rounds:g} × {full:g}) − "
+        f"{number(row['v_steps'])}) / 4 = {number(row['c_steps'])} AR steps per draft forward.",
+        f"Acceptance {row['acceptance']:g} at k = 4 means alpha = {number(row['alpha'])}, so 64 tokens take {number(row['rounds_n'])} rounds.",
+        f"A round costs 4 × {number(row['c_steps'])} + {number(row['v_steps'])} + {number(reject)} (repair after a rejection) = "
+        f"{number(cost)} AR steps and yields {number(64 / row['rounds_n'])} tokens.",
+        f"R = {number(64 / row['rounds_n'])} / {number(cost)} = {number(row['R_predicted'])}. Published: {number(row['R_published'])}.",
+    ]
+
+
+def findings(found: list[Row]) -> list[str]:
+    """What the arithmetic says, chosen by its outcome."""
+    off = [abs(row["R_predicted"] / row["R_published"] - 1) for row in found]
+    close = sum(value <= _CLOSE for value in off)
+    how = (
+        "at every context"
+        if close == len(found)
+        else f"at {close} of {len(found)} contexts"
+        if close
+        else "at no context"
+    )
+    c, shares = [row["c_steps"] for row in found], ratios()
+    nearer = (
+        "layers"
+        if abs(sum(c) / len(c) - shares["layers"]) < abs(sum(c) / len(c) - shares["bytes"])
+        else "bytes"
+    )
+    told = {
+        "layers": "The draft's cost follows its layers, not its bytes: the signature of a **launch-bound** draft. Each layer "
+        "costs a launch, however small it is. A runtime that removes launches changes the answer.",
+        "bytes": "The draft's cost follows its bytes: the signature of a draft bound by memory bandwidth.",
+    }[nearer]
+    times = [row["ar_step_s"] for row in found]
+    odd = times[-1] < times[0]
+    first, last = (text.context_name(row["context_tokens"]) for row in (found[0], found[-1]))
+    warning = (
+        f" AR is faster at {last} than at {first}, although it has more to read: a warning about validity."
+        if odd
+        else ""
+    )
+    return [
+        f"The cost line predicts the published R within {text.percent(_CLOSE, 0)} {how} (off by {text.span(v * 100 for v in off)} %).",
+        f"A draft forward costs {text.span(c)} AR steps. The draft has {number(shares['layers'])} of the target's layers and "
+        f"{number(shares['bytes'])} of its bytes. {told}",
+        f"AR itself takes {text.span((t * 1000 for t in times), 'ms')} per token, {text.span(row['roofline_share'] * 100 for row in found)} % "
+        f"of what {GPU_BYTES_PER_S / 1e9:g} GB/s would allow for {TARGET_STEP_BYTES / 1e9:.2f} GB of weights and "
+        f"{TARGET_KV_BYTES_PER_TOKEN:,} bytes of cache per token.{warning}",
+    ]
+
+
+def figure(found: list[Row], confirmatory: pd.DataFrame) -> Figure:
+    """Published against predicted R, the diagonal being a perfect prediction."""
+    import matplotlib.pyplot as plt
+
+    fig, ax = plt.subplots(figsize=(6.2, 4.2))
+    low, high = 0.3, 1.0
+    ax.plot([low, high], [low, high], color=style.MUTED, linewidth=1, linestyle="-", marker="")
+    for row, given in zip(found, confirmatory.to_dict("records"), strict=True):
+        x = row["R_predicted"]
+        ax.plot(
+            [x, x],
+            [given["low"], given["high"]],
+            color=style.AR.colour,
+            linewidth=1.2,
+            linestyle="-",
+            marker="",
+        )
+    for key, name, look in (("R", "reference", style.AR), ("R_bonus", "all-accept with bonus", style.SPEC)):
+        ax.plot(
+            [row[f"{key}_predicted"] for row in found], [row[f"{key}_published"] for row in found], look.marker,
+            color=look.colour, linestyle="none", label=name,
+        )  # fmt: skip
+        for row in found:
+            place = (row[f"{key}_predicted"], row[f"{key}_published"])
+            ax.annotate(
+                text.context_name(row["context_tokens"]),
+                place,
+                (7, 3),
+                textcoords="offset points",
+                fontsize=9,
+            )
+    ax.set_xlabel("R predicted by the cost line")
+    ax.set_ylabel("R published")
+    ax.legend(loc="upper left")
+    fig.tight_layout()
+    return fig
+
+
+def show_alpha(root: Path | None = None) -> None:
+    """Published acceptance beside the alpha and the tokens per round that it means."""
+    summary = published.summary(root)
+    frame = pd.DataFrame(
+        {
+            "context": [text.context_name(context) for context in summary["context_tokens"]],
+            "acceptance": summary["acceptance_median"],
+            "alpha": summary["alpha_median"],
+            "tokens per round": summary["tokens_per_round_median"],
+            "rounds of 64 tokens": 64 / summary["tokens_per_round_median"],
+        }
+    )
+    style.table(frame, caption="The published acceptance at k = 4, and what it means.", csv=published.CSV)
+
+
+def _parameters(shape: Any) -> float:
+    """Parameters read by one decode step of a tied Qwen2 decoder (study of the published configs)."""
+    hidden, head = shape["hidden"], shape["head_dim"]
+    queries, keys = shape["heads"] * head, shape["kv_heads"] * head
+    attention = hidden * (queries + 2 * keys) + queries + 2 * keys + queries * hidden
+    layer = attention + 3 * hidden * shape["intermediate"] + 2 * hidden
+    return shape["layers"] * layer + hidden + shape["vocab"] * hidden

@@ -1,0 +1,172 @@
+"""Published numbers and every folder of results side by side: the headline and the tables of the results page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.report import folders, published, text
+from specdec_lib.report.style import number
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One line of a comparison: where its numbers come from and one row per context (schema "summary")."""
+
+    label: str
+    hardware: str
+    summary: pd.DataFrame
+    csv: str
+    results: folders.Results | None = None  # None: the article
+
+    @property
+    def rows(self) -> list[Row]:
+        """The summary's rows as plain values, contexts ascending."""
+        return [{str(key): value for key, value in row.items()} for row in self.summary.to_dict("records")]
+
+    @property
+    def repeats(self) -> int:
+        """Planned repeats per family and arm."""
+        return self.results.profile.repeats if self.results else 5
+
+    @property
+    def spread(self) -> str:
+        """n and what the interval is, for captions."""
+        counts = text.listed(f"{row['n_in_inference']} of {row['n']}" for row in self.rows)
+        interval = "no interval"
+        if any(row["low"] == row["low"] for row in self.rows):
+            plan = self.results.design.analysis.interval if self.results else None
+            interval = (
+                f"{text.percent(plan.level, 0)} interval over families ({plan.method})"
+                if plan
+                else "bootstrap interval"
+            )
+        return f"{counts} families in inference, {self.repeats} repeats, {interval}"
+
+
+def from_article(root: Path | None = None) -> Source:
+    """The published study as a source."""
+    return Source(published.LABEL, published.HARDWARE, published.summary(root), published.CSV)
+
+
+def sources(root: Path | None = None, *, committed_only: bool = False) -> list[Source]:
+    """The article, then every measured folder with real weights."""
+    found = [one for one in folders.measured(root) if one.committed or not committed_only]
+    ours = [
+        Source(one.label, one.hardware, one.summary, one.csv(f"confirmatory-{one.contexts[0]}.csv"), one)
+        for one in found
+    ]
+    return [from_article(root), *ours]
+
+
+def contexts(found: list[Source]) -> list[int]:
+    """Every context that any source has, ascending."""
+    return sorted({int(row["context_tokens"]) for source in found for row in source.rows})
+
+
+def table(found: list[Source], columns: dict[str, Callable[[Row], Any]]) -> pd.DataFrame:
+    """One row per (context, source); ``columns`` maps a heading to what it shows of a summary row."""
+    rows = [
+        {"context": text.context_name(context), "source": source.label}
+        | {heading: _value(show, row) for heading, show in columns.items()}
+        for context in contexts(found)
+        for source in found
+        for row in source.rows
+        if row["context_tokens"] == context
+    ]
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _value(show: Callable[[Row], Any], row: Row) -> Any:
+    try:
+        return show(row)
+    except KeyError:  # the article does not give it
+        return "not stated"
+
+
+VERDICTS: dict[str, Callable[[Row], Any]] = {
+    "R_GM": lambda row: number(row["R_GM"]) if row["n_in_inference"] else "none passed",
+    "interval": lambda row: (
+        f"{number(row['low'])} to {number(row['high'])}" if row["low"] == row["low"] else "none"
+    ),
+    "families in inference": lambda row: f"{row['n_in_inference']} of {row['n']}",
+    "verdict": lambda row: row["verdict"],
+}
+TIMES: dict[str, Callable[[Row], Any]] = {
+    "AR median, s": lambda row: row["ar_median_s"],
+    "SpecDec median, s": lambda row: row["spec_median_s"],
+    "R_GM, all families": lambda row: row["R_GM_all"],
+    "slower families": lambda row: f"{row['slower_families_n']} of {row['n']}",
+    "R_GM with prefill": lambda row: row["R_GM_with_prefill"],
+}
+ACCEPTANCE: dict[str, Callable[[Row], Any]] = {
+    "acceptance": lambda row: row["acceptance_median"],
+    "alpha": lambda row: row["alpha_median"],
+    "tokens per round": lambda row: row["tokens_per_round_median"],
+    "rounds": lambda row: row["rounds_median"],
+    "target calls": lambda row: row["target_calls_median"],
+    "R_GM": lambda row: row["R_GM"],
+}
+
+
+def headline(found: list[Source]) -> list[str]:
+    """The landing page's answer: one paragraph per source, verdicts computed."""
+    parts = []
+    for source in found:
+        opening = "As published" if source.results is None else f"In `{source.results.name}`"
+        kind = "; a quick look" if source.results and source.results.quick else ""
+        parts.append(
+            f"**{opening}** ({source.hardware}{kind}) speculative decoding {text.verdict_overview(source.rows)}. "
+            f"R_GM is {text.listed(text.estimate(row) for row in source.rows)} at "
+            f"{text.listed(text.context_name(row['context_tokens']) for row in source.rows)}."
+        )
+    return parts
+
+
+def agreement(found: list[Source]) -> str:
+    """Whether the project's own verdicts repeat the published ones, context by context; "" with none to compare."""
+    article = {row["context_tokens"]: row["verdict"] for row in found[0].rows}
+    same, other = [], []
+    for source in found[1:]:
+        for row in source.rows:
+            if row["verdict"] == "no interval" or row["context_tokens"] not in article:
+                continue
+            place = f"{source.label} at {text.context_name(row['context_tokens'])}"
+            (same if row["verdict"] == article[row["context_tokens"]] else other).append(place)
+    if not same and not other:
+        return ""
+    parts = [f"The published verdict is repeated in {text.listed(same)}."] if same else []
+    parts += (
+        [
+            f"It is another in {text.listed(other)}."
+            if same
+            else f"The verdict is not the published one in {text.listed(other)}."
+        ]
+        if other
+        else []
+    )
+    return " ".join(parts)
+
+
+def missing_local(found: list[Source]) -> str:
+    """The "not measured here" line where no folder of this machine joins the comparison."""
+    if any(source.results and not source.results.committed for source in found):
+        return ""
+    return text.not_measured("this machine's own times")
+
+
+def missing_committed(found: list[Source], root: Path | None = None) -> str:
+    """The same for committed profiles whose run is still pending."""
+    have = {source.results.name for source in found if source.results}
+    wanted = [
+        n for n, entry in folders.read_design(root).profiles.items() if entry.committed and n not in have
+    ]
+    return " ".join(
+        text.not_measured(f"the profile `{name}`", f"make runs PROFILE={name}") for name in wanted
+    )

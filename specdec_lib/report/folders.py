@@ -1,0 +1,183 @@
+"""Which results there are: one :class:`Results` per folder under ``data/``, with its tables and what they lead to.
+
+A folder joins every comparison by having a provenance file; no page names it. Folders that end in ``-lab`` are
+trials from an open notebook and join nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.design import Design, Profile, load_design
+from specdec_lib.errors import TableMissing
+from specdec_lib.pairs import ALIASES, PAIRS
+from specdec_lib.paths import DESIGN_FILE, project_root
+from specdec_lib.records import read_table
+
+# Committed profiles whose results are still being made: shown like a local one instead of failing the build.
+PENDING: tuple[str, ...] = ("cpu-full",)
+PROVENANCE = "provenance.json"
+_TRIAL = "-lab"
+
+
+@dataclass(frozen=True)
+class Results:
+    """One folder of results. Tables are read on first use and checked against the folder's own design hash."""
+
+    name: str
+    folder: Path
+    design: Design
+    provenance: dict[str, Any]
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The profile that was measured; its name may differ from the folder's."""
+        return self.design.profile(self.provenance["profile"])
+
+    @property
+    def synthetic(self) -> bool:
+        """Random weights: its timings are valid, its texts and natural acceptance mean nothing."""
+        pair = ALIASES.get(self.profile.pair, self.profile.pair)
+        return pair in PAIRS and PAIRS[pair].synthetic
+
+    @property
+    def quick(self) -> bool:
+        """Too few repeats for an interval: a quick look."""
+        return self.profile.repeats < self.design.analysis.interval.min_repeats
+
+    @property
+    def committed(self) -> bool:
+        """Part of the repository, under its profile's own name."""
+        return self.name == self.profile.name and self.profile.committed
+
+    @property
+    def label(self) -> str:
+        """The folder's name and what a reader must know to weigh it."""
+        kinds = ["this machine"] if not self.committed else []
+        kinds += ["synthetic"] if self.synthetic else []
+        kinds += ["quick look"] if self.quick else []
+        return f"{self.name} ({', '.join(kinds)})" if kinds else self.name
+
+    @property
+    def hardware(self) -> str:
+        """Device, threads and precision, for captions."""
+        machine, device = self.provenance.get("machine", {}), self.provenance.get("device", {})
+        dtype = str(device.get("dtype", "precision not recorded")).upper()
+        if str(device.get("device", "cpu")).startswith("cuda"):
+            return f"{device.get('device_name', 'GPU')}, {dtype}"
+        return f"{machine.get('cpu', 'CPU')}, {machine.get('threads_used', '?')} threads, {dtype}"
+
+    @cached_property
+    def contexts(self) -> tuple[int, ...]:
+        """Context lengths that have a confirmatory table, in tokens."""
+        found = (path.stem.rpartition("-")[2] for path in self.folder.glob("confirmatory-*.csv"))
+        return tuple(sorted(int(context) for context in found))
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """Every measured run (schema "confirmatory"), all contexts."""
+        return self._tables("confirmatory")
+
+    @cached_property
+    def stages(self) -> pd.DataFrame | None:
+        """Where the instrumented repeats spent their time (schema "stages"), or None."""
+        found = list(self.folder.glob("stages-*.csv"))
+        return self._tables("stages") if found else None
+
+    @cached_property
+    def families(self) -> pd.DataFrame:
+        """One row per (context, family): schema "families"."""
+        from specdec_lib.analysis import families_table
+
+        return families_table(self.runs, self.design)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """One row per context: schema "summary"."""
+        from specdec_lib.analysis import summary_table
+
+        return summary_table(self.families, self.design)
+
+    def optional(self, schema: str) -> pd.DataFrame | None:
+        """The table ``<schema>.csv`` of this folder, or None where it was not made."""
+        path = self.folder / f"{schema}.csv"
+        if not path.is_file():
+            return None
+        table = read_table(path, schema)
+        return read_table(path, schema, self._hash) if "design_hash" in table else table
+
+    def csv(self, file: str) -> str:
+        """A file's address for a caption's link."""
+        return f"{self.name}/{file}"
+
+    @property
+    def _hash(self) -> str:
+        return str(self.provenance["design_hash"])
+
+    def _tables(self, schema: str) -> pd.DataFrame:
+        paths = [self.folder / f"{schema}-{context}.csv" for context in self.contexts]
+        parts = [
+            read_table(path, schema, self._hash)
+            for path in paths
+            if path.is_file() or schema == "confirmatory"
+        ]
+        return pd.concat(parts, ignore_index=True)
+
+
+def read_design(root: Path | None = None) -> Design:
+    """The design of the project at ``root``."""
+    return load_design((root or project_root()) / DESIGN_FILE)
+
+
+def all_folders(root: Path | None = None) -> list[Results]:
+    """Every folder with a provenance file: committed profiles in the design's order, then the others by name.
+
+    Raises:
+        TableMissing: a committed profile that is meant to exist lacks a table; the remedy is the command.
+    """
+    root = root or project_root()
+    design = read_design(root)
+    found = {}
+    for path in sorted((root / "data").glob(f"*/{PROVENANCE}")):
+        if not path.parent.name.endswith(_TRIAL):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            found[path.parent.name] = Results(path.parent.name, path.parent, design, content)
+    committed = [name for name, entry in design.profiles.items() if entry.committed]
+    for name in committed:
+        _require(name, found.get(name), design)
+    order = [name for name in committed if name in found]
+    return [found[name] for name in [*order, *(name for name in found if name not in order)]]
+
+
+def measured(root: Path | None = None, *, synthetic: bool = False) -> list[Results]:
+    """The folders that hold confirmatory runs; those with random weights only on request."""
+    return [one for one in all_folders(root) if one.contexts and (synthetic or not one.synthetic)]
+
+
+def first_with(file: str, root: Path | None = None) -> Results | None:
+    """The folder whose ``file`` a page should show: real weights before random ones, committed before local."""
+    having = [one for one in all_folders(root) if (one.folder / file).is_file()]
+    return min(having, key=lambda one: one.synthetic, default=None)
+
+
+def _require(name: str, found: Results | None, design: Design) -> None:
+    if name in PENDING:
+        return
+    wanted = {f"confirmatory-{context}.csv" for context in design.profile(name).contexts}
+    absent = (
+        sorted(wanted)
+        if found is None
+        else sorted(file for file in wanted if not (found.folder / file).is_file())
+    )
+    if absent:
+        raise TableMissing(
+            f"data/{name} lacks {', '.join(absent)}, which the report is built from.",
+            expected="the committed results of this profile",
+            remedy=f"restore them with `git checkout data/{name}`, or: make runs PROFILE={name}",
+        )

@@ -1,0 +1,38 @@
+"""The landing page: the headline figure and the answer, both from data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specdec_lib.report import compare, figures, style, text
+
+
+def show(root: Path | None = None) -> None:
+    """Headline figure, the answer per source, and what is not measured."""
+    found = compare.sources(root)
+    style.use_style()
+    text.say(*compare.headline(found))
+    style.figure(figures.headline(found), alt=alt(found), caption=caption(found), csv=found[-1].csv)
+    text.say(compare.agreement(found), compare.missing_committed(found, root), compare.missing_local(found))
+
+
+def alt(found: list[compare.Source]) -> str:
+    """The headline figure in words."""
+    points = [
+        f"{source.label} at {text.context_name(row['context_tokens'])}: {text.estimate(row)}"
+        for source in found
+        for row in source.rows
+    ]
+    return (
+        "R_GM, the geometric mean of AR time over SpecDec time, with its interval; above 1 is faster. "
+        + "; ".join(points)
+    )
+
+
+def caption(found: list[compare.Source]) -> str:
+    """What the headline figure shows: hardware, precision, n and spread of every source."""
+    each = [f"{source.label}: {source.hardware}; {source.spread}." for source in found]
+    return (
+        "R_GM, the geometric mean over prompt families of AR time / SpecDec time for 64 new tokens; bars are intervals "
+        "over families, hollow markers have none. " + " ".join(each)
+    )

@@ -1,0 +1,66 @@
+"""The article's numbers, in the same shape as ours, so that they stand in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.paths import project_root
+from specdec_lib.records import read_table
+from specdec_lib.stats import alpha_from_acceptance, expected_tokens_per_round, verdict
+
+LABEL = "published"
+HARDWARE = "RTX 4060 Laptop 8 GB, BF16, Qwen2.5-1.5B with Qwen2.5-0.5B"
+CSV = "published/confirmatory.csv"
+PHASES_CSV = "published/phases.csv"
+
+
+def confirmatory(root: Path | None = None) -> pd.DataFrame:
+    """The published confirmatory table."""
+    return read_table((root or project_root()) / "data" / CSV, "published-confirmatory")
+
+
+def phases(root: Path | None = None) -> pd.DataFrame:
+    """The published mechanism phases, one number per row."""
+    return read_table((root or project_root()) / "data" / PHASES_CSV, "published-phases")
+
+
+def phase_value(table: pd.DataFrame, phase: str, quantity: str, context: int | None = None) -> float:
+    """One number of the phases table; ``context`` None picks the one that is for all or not stated."""
+    chosen: Any = table[(table["phase"] == phase) & (table["quantity"] == quantity)]
+    chosen = chosen[
+        chosen["context_tokens"].isna() if context is None else chosen["context_tokens"].eq(context)
+    ]
+    return float(chosen["value"].item())
+
+
+def summary(root: Path | None = None, k: int = 4) -> pd.DataFrame:
+    """The published table with the columns of our summary: verdict by our rule, alpha and tokens per round by theory.
+
+    Rounds and target calls were published as ranges over all contexts; the middle of each range stands here.
+    """
+    table, detail = confirmatory(root), phases(root)
+    middle = {
+        name: (
+            phase_value(detail, "confirmatory", f"{name}_min")
+            + phase_value(detail, "confirmatory", f"{name}_max")
+        )
+        / 2
+        for name in ("rounds", "target_calls")
+    }
+    rows = []
+    for row in table.to_dict("records"):
+        alpha = alpha_from_acceptance(row["acceptance_median"], k)
+        rows.append(
+            row
+            | {
+                "verdict": verdict(row["low"], row["high"]),
+                "alpha_median": alpha,
+                "tokens_per_round_median": expected_tokens_per_round(alpha, k),
+                "rounds_median": middle["rounds"],
+                "target_calls_median": middle["target_calls"],
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,283 @@
+"""The results page: verdicts, families, prefill, acceptance, checks, sensitivity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.report import compare, figures, folders, landing, style, text
+from specdec_lib.report.style import number
+
+
+def show_verdicts(root: Path | None = None) -> None:
+    """The headline figure, the table behind it and a verdict sentence per context and source."""
+    found = compare.sources(root)
+    style.use_style()
+    style.figure(
+        figures.headline(found), alt=landing.alt(found), caption=landing.caption(found), csv=found[-1].csv
+    )
+    style.table(
+        compare.table(found, compare.VERDICTS),
+        caption="The result per context.",
+        csv=compare.from_article(root).csv,
+    )
+    text.say(*verdicts(found), compare.agreement(found), *_missing(found, root))
+
+
+def verdicts(found: list[compare.Source]) -> list[str]:
+    """One paragraph per source: its verdict at every context."""
+    return [
+        f"**{source.label}.** " + " ".join(text.verdict_sentence(row, source.repeats) for row in source.rows)
+        for source in found
+    ]
+
+
+def show_times(root: Path | None = None) -> None:
+    """Medians and R with prefill."""
+    found = compare.sources(root)
+    caption = "Decode medians over all measured families, and R_GM with both arms' prefill added."
+    style.table(compare.table(found, compare.TIMES), caption=caption, csv=found[-1].csv)
+    text.say(*prefill_sentences(found))
+
+
+def prefill_sentences(found: list[compare.Source]) -> list[str]:
+    """What adding prefill does to R, per measured source."""
+    lines = []
+    for source in found:
+        if source.results is None:
+            continue
+        pairs = [(row["R_GM"], row["R_GM_with_prefill"]) for row in source.rows if row["R_GM"] == row["R_GM"]]
+        nearer = [abs(with_prefill - 1) < abs(plain - 1) for plain, with_prefill in pairs]
+        words = (
+            "towards 1"
+            if all(nearer)
+            else "away from 1"
+            if not any(nearer)
+            else "towards 1 in some contexts only"
+        )
+        shown = text.listed(f"{number(plain)} to {number(with_prefill)}" for plain, with_prefill in pairs)
+        if pairs:
+            lines.append(f"In `{source.results.name}` counting the prefill moves R_GM {words}: {shown}.")
+    return lines
+
+
+def show_forest(root: Path | None = None) -> None:
+    """One forest plot per context."""
+    found = compare.sources(root)
+    style.use_style()
+    for context in compare.contexts(found):
+        ours = [source for source in found if source.results and context in source.results.contexts]
+        if not ours:
+            continue
+        cells = {source.label: _cells(source, context) for source in ours}
+        alt = f"R per family at {text.context_name(context)}. " + "; ".join(
+            f"{label}: {text.span(part['R'])}, {int((part['R'] < 1).sum())} of {len(part)} below 1"
+            for label, part in cells.items()
+        )
+        each = [
+            f"{source.label}: {source.hardware}, {len(cells[source.label])} families, {source.repeats} repeats."
+            for source in ours
+        ]
+        caption = (
+            f"R per family at {text.context_name(context)} tokens: quotient of the medians over repeats. Bands: intervals of "
+            "R_GM. " + " ".join(each)
+        )
+        csv = ours[0].results.csv(f"confirmatory-{context}.csv") if ours[0].results else None
+        style.figure(figures.forest(found, context), alt=alt, caption=caption, csv=csv)
+        text.say(*(family_sentence(label, part) for label, part in cells.items()))
+    text.say(*_missing(found, root))
+
+
+def family_sentence(label: str, cells: Any) -> str:
+    """How many families are slower, and the two ends, at one context."""
+    known = cells[cells["R"].notna()]
+    slower = int((known["R"] < 1).sum())
+    best, worst = known.loc[known["R"].idxmax()], known.loc[known["R"].idxmin()]
+    count = (
+        "Every family is slower"
+        if slower == len(known)
+        else "No family is slower"
+        if not slower
+        else f"{slower} of {text.families(len(known))} are slower"
+    )
+    return (
+        f"**{label}, {text.context_name(known['context_tokens'].iloc[0])}.** {count} with speculation. The best is "
+        f"{best['family']} (R = {number(best['R'])}), the worst {worst['family']} (R = {number(worst['R'])})."
+    )
+
+
+def show_acceptance(root: Path | None = None) -> None:
+    """Acceptance never alone: with alpha, tokens per round, rounds, target calls and R."""
+    found = compare.sources(root)
+    caption = (
+        "Medians over all measured families at k = 4. Published alpha and tokens per round follow from the published acceptance; "
+        "published rounds and target calls are the middle of the stated range."
+    )
+    style.table(compare.table(found, compare.ACCEPTANCE), caption=caption, csv=found[-1].csv)
+    text.say(*acceptance_sentences(found))
+
+
+def acceptance_sentences(found: list[compare.Source]) -> list[str]:
+    """Acceptance, what it yields per round and whether that was enough."""
+    lines = []
+    for source in found:
+        if source.results is None:
+            continue
+        loops = source.results.families["repeated_ngram_share"]
+        above = [row for row in source.rows if row["R_GM_all"] > 1]
+        enough = (
+            "enough for R above 1 at every context"
+            if len(above) == len(source.rows)
+            else "not enough for R above 1 at any context"
+            if not above
+            else f"enough for R above 1 at {text.listed(text.context_name(row['context_tokens']) for row in above)} only"
+        )
+        lines.append(
+            f"In `{source.results.name}` acceptance is {text.span(row['acceptance_median'] for row in source.rows)} and a round yields "
+            f"{text.span(row['tokens_per_round_median'] for row in source.rows)} tokens: {enough}. The median share of repeated "
+            f"4-grams in the target's own output is {text.percent(float(loops.median()))}; a text that loops flatters every proposer."
+        )
+    return lines
+
+
+def show_exclusions(root: Path | None = None) -> None:
+    """Cells that failed a check, with the check and what it saw."""
+    for one in _measured_or_say(root):
+        frame = exclusions(one)
+        text.say(exclusion_sentence(one))
+        if not frame.empty:
+            style.table(
+                frame,
+                caption=f"Failed checks in {one.name}.",
+                csv=one.csv(f"confirmatory-{one.contexts[0]}.csv"),
+            )
+
+
+def exclusions(one: folders.Results) -> pd.DataFrame:
+    """One row per failed check of a cell: check, value, limit, note."""
+    from specdec_lib.analysis import exclusions_table
+
+    table = exclusions_table(one.runs, one.design)
+    table = table.assign(context=[text.context_name(context) for context in table["context_tokens"]])
+    return pd.DataFrame(table[["context", "family", "check", "value", "limit", "note"]])
+
+
+def exclusion_sentence(one: folders.Results) -> str:
+    """How many cells stay in the inference, and which checks failed how often."""
+    cells: Any = one.families
+    kept, failed = int(cells["in_inference"].sum()), exclusions(one)["check"].value_counts()
+    unknown = [name for name in one.design.analysis.exclude_on if bool(cells[f"{name}_passed"].isna().all())]
+    lines = [
+        f"**{one.label}.** {kept} of {text.counted(len(cells), 'cell')} (family and context) are in the inference."
+    ]
+    lines += (
+        [
+            f"Failed: {text.listed(f'{name} {n} times' if n > 1 else f'{name} once' for name, n in failed.items())}."
+        ]
+        if len(failed)
+        else ["No check failed."]
+    )
+    if unknown:
+        lines.append(
+            f"Not computable with {text.counted(one.profile.repeats, 'repeat')}: {text.listed(unknown)}."
+        )
+    return " ".join(lines)
+
+
+def show_sensitivity(root: Path | None = None) -> None:
+    """R_GM under other choices; leaving each family out is one line, its range."""
+    for one in _measured_or_say(root):
+        if one.quick:
+            continue
+        csv = one.csv(f"confirmatory-{one.contexts[0]}.csv")
+        frame, stable = sensitivity(one)
+        style.table(frame, caption=f"{one.label}: R_GM under other choices.", csv=csv)
+        text.say(stable)
+
+
+def sensitivity(one: folders.Results) -> tuple[pd.DataFrame, str]:
+    """The table, and whether any choice changes a verdict."""
+    from specdec_lib.analysis import sensitivity_table
+
+    table, rows, changes = sensitivity_table(one.families, one.design), [], []
+    for context, part in table.groupby("context_tokens", sort=True):
+        name = text.context_name(int(context))  # pyright: ignore[reportArgumentType]
+        main = part.loc[part["variant"] == "inference", "verdict"].iloc[0]
+        without = part[part["variant"].str.startswith("without ")]
+        for row in part[~part["variant"].str.startswith("without ")].to_dict("records"):
+            rows.append(
+                {
+                    "context": name,
+                    "choice": row["variant"],
+                    "families": row["n"],
+                    "R_GM": text.estimate(row),
+                    "verdict": row["verdict"],
+                }
+            )
+        if len(without):
+            seen = dict.fromkeys(without["verdict"])
+            rows.append(
+                {
+                    "context": name,
+                    "choice": "leave one family out",
+                    "families": int(without["n"].max()),
+                    "R_GM": text.span(without["R_GM"]),
+                    "verdict": ", ".join(seen),
+                }
+            )
+        other = part[(part["verdict"] != main) & (part["verdict"] != "no interval")]
+        changes += [f"{row['variant']} at {name} ({row['verdict']})" for row in other.to_dict("records")]
+    told = (
+        f"Another verdict comes out with: {text.listed(changes)}."
+        if changes
+        else "No choice changes a verdict."
+    )
+    return pd.DataFrame(rows), told
+
+
+def show_memory(root: Path | None = None) -> None:
+    """Peak resident memory and load by others."""
+    found = _measured_or_say(root)
+    if found:
+        style.table(
+            memory(found),
+            caption="Largest over the processes of each context.",
+            csv=found[0].csv(f"confirmatory-{found[0].contexts[0]}.csv"),
+        )
+
+
+def memory(found: list[folders.Results]) -> pd.DataFrame:
+    """Per context and folder: peak memory in GiB, CPU share taken by others, processes."""
+    rows = []
+    for one in found:
+        for context, part in one.runs.groupby("context_tokens", sort=True):
+            rows.append(
+                {
+                    "context": text.context_name(int(context)),  # pyright: ignore[reportArgumentType]
+                    "results": one.label,
+                    "peak memory, GiB": float(part["peak_rss_bytes"].max()) / 2**30,
+                    "CPU taken by others, median": text.percent(float(part["others_cpu_share"].median())),
+                    "largest": text.percent(float(part["others_cpu_share"].max())),
+                    "processes": int(part["job"].nunique()),
+                    "runs": len(part),
+                }
+            )
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _cells(source: compare.Source, context: int) -> Any:
+    assert source.results is not None
+    return source.results.families[source.results.families["context_tokens"] == context]
+
+
+def _measured_or_say(root: Path | None) -> list[folders.Results]:
+    found = folders.measured(root)
+    if not found:
+        text.say(text.not_measured("these runs"))
+    return found
+
+
+def _missing(found: list[compare.Source], root: Path | None) -> list[str]:
+    return [compare.missing_committed(found, root), compare.missing_local(found)]

@@ -1,0 +1,106 @@
+"""Sentences that the data choose. No number of the report is typed, and no verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from specdec_lib.report.style import number
+
+MEASURE = "make book"
+_VERDICTS = {
+    "pays": "speculative decoding pays",
+    "does not": "speculative decoding does not pay",
+    "undecided": "the data do not decide",
+    "no interval": "there is no interval and so no verdict",
+}
+
+
+def say(*paragraphs: str) -> None:
+    """Show paragraphs (Markdown) in the page."""
+    from IPython.display import Markdown, display
+
+    if shown := [paragraph for paragraph in paragraphs if paragraph]:
+        display(Markdown("\n\n".join(shown)))
+
+
+def not_measured(what: str, command: str = MEASURE) -> str:
+    """What stands where data of the reader's machine would; ``command`` makes them."""
+    return f"**Not measured here:** {what}. `{command}` makes it."
+
+
+def context_name(tokens: int) -> str:
+    """2048 -> "2K"; a length that is no multiple of 1,024 in full."""
+    return f"{tokens // 1024}K" if tokens % 1024 == 0 else number(int(tokens))
+
+
+def listed(items: Iterable[str], last: str = "and") -> str:
+    """ "a, b and c"; "" for none."""
+    *head, tail = list(items) or [""]
+    return f"{', '.join(head)} {last} {tail}" if head else tail
+
+
+def counted(n: int, noun: str, plural: str = "") -> str:
+    """ "1 family", "4 families": the count with its noun."""
+    return f"{number(int(n))} {noun if n == 1 else plural or noun + 's'}"
+
+
+def families(n: int) -> str:
+    """The count of families, in words."""
+    return counted(n, "family", "families")
+
+
+def span(values: Iterable[float], unit: str = "", digits: int = 3) -> str:
+    """ "0.5 to 0.6": the range of ``values``; one value if they are equal when shown; missing ones do not count."""
+    known = [float(value) for value in values if value is not None and value == value]
+    if not known:
+        return "not measured"
+    low, high = number(min(known), digits=digits), number(max(known), unit, digits)
+    return high if low == number(max(known), digits=digits) else f"{low} to {high}"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share as per cent: 0.608 -> "60.8 %"."""
+    if share is None or share != share:
+        return "not measured"
+    return f"{share * 100:.{digits}f}\u00a0%"
+
+
+def estimate(row: Mapping[str, Any]) -> str:
+    """R_GM with its interval, or alone where there is none: "0.531 [0.424, 0.606]"."""
+    if row["R_GM"] is None or row["R_GM"] != row["R_GM"]:
+        return "none"
+    if row["low"] is None or row["low"] != row["low"]:
+        return number(row["R_GM"])
+    return f"{number(row['R_GM'])} [{number(row['low'])}, {number(row['high'])}]"
+
+
+def verdict_sentence(row: Mapping[str, Any], repeats: int | None = None) -> str:
+    """One context's finding in a sentence; ``row`` has context_tokens, R_GM, low, high, verdict, n_in_inference.
+
+    "pays" only if the whole interval lies above 1, "does not" only if below; else undecided, or no verdict at all.
+    """
+    start = f"At {context_name(row['context_tokens'])} tokens {_VERDICTS[row['verdict']]}"
+    if row["R_GM"] is None or row["R_GM"] != row["R_GM"]:
+        return f"{start}: no family passed every timing check."
+    why = f"R_GM is {estimate(row)} over {families(row['n_in_inference'])}"
+    if row["verdict"] == "undecided":
+        return f"{start}: {why}, and the interval contains 1."
+    if row["verdict"] == "no interval":
+        few = f" with {counted(repeats, 'repeat')} each" if repeats else ""
+        return f"{start}: {why}{few}."
+    return f"{start}: {why}."
+
+
+def verdict_overview(rows: Iterable[Mapping[str, Any]]) -> str:
+    """All contexts of one source in a sentence: "does not pay at 2K and 4K; is undecided at 8K"."""
+    words = {
+        "pays": "pays",
+        "does not": "does not pay",
+        "undecided": "is undecided",
+        "no interval": "gets no verdict (too few repeats or families)",
+    }
+    by_verdict: dict[str, list[str]] = {}
+    for row in rows:
+        by_verdict.setdefault(row["verdict"], []).append(context_name(row["context_tokens"]))
+    return "; ".join(f"{words[verdict]} at {listed(found)}" for verdict, found in by_verdict.items())

@@ -1,0 +1,306 @@
+"""A worked round: what the engine itself recorded (:mod:`specdec_lib.trace`), drawn and checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from specdec_lib.report import folders, style, text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FILE = "worked-round.json"
+Round = dict[str, Any]
+
+
+def load(root: Path | None = None) -> tuple[dict[str, Any], folders.Results] | None:
+    """The recorded rounds and the folder they come from, or None."""
+    found = folders.first_with(FILE, root)
+    return (json.loads((found.folder / FILE).read_text(encoding="utf-8")), found) if found else None
+
+
+def show(formulation: str, root: Path | None = None) -> None:
+    """Figure and row-by-row table of one round of ``formulation``, and its cache lengths."""
+    loaded = load(root)
+    if loaded is None:
+        text.say(text.not_measured("a worked round"))
+        return
+    worked, source = loaded
+    number, seen = choose(worked["formulations"][formulation])
+    style.use_style()
+    note = (
+        " Random weights (synthetic): the tokens mean nothing, the bookkeeping is real."
+        if worked["synthetic"]
+        else ""
+    )
+    caption = (
+        f"Round {number} of the {formulation} formulation, pair {worked['pair']}, FP32, context "
+        f"{worked['context_tokens']}, k = {worked['k']}, one run.{note}"
+    )
+    style.figure(figure(seen), alt=alt(seen), caption=caption, csv=source.csv(FILE))
+    style.table(rows(seen), caption="Which row checks which proposal.")
+    style.table(lengths(seen), caption="Tokens in each cache during the round.")
+    text.say(finding(seen, formulation))
+
+
+def show_identities(root: Path | None = None) -> None:
+    """The counting identities, checked on every recorded round of both formulations."""
+    if loaded := load(root):
+        style.table(
+            identities(loaded[0]), caption="The identities on the recorded runs.", csv=loaded[1].csv(FILE)
+        )
+
+
+def show_rounds(formulation: str, root: Path | None = None) -> None:
+    """Every recorded round of ``formulation`` in one table."""
+    if loaded := load(root):
+        worked, source = loaded
+        frame = pd.DataFrame(
+            {
+                "round": number,
+                "proposed": "".join(seen["proposals_text"]),
+                "accepted": f"{seen['accepted']} of {len(seen['proposals'])}",
+                "committed": "".join(seen["emitted_text"]),
+            }
+            for number, seen in enumerate(worked["formulations"][formulation], start=1)
+        )
+        style.table(_quoted(frame), caption="Every round of the recorded run.", csv=source.csv(FILE))
+
+
+def choose(rounds: list[Round]) -> tuple[int, Round]:
+    """The round to explain, with its number: one that accepted some proposals and rejected one, if there is such.
+
+    A round after the first is preferred, because there the two formulations differ.
+    """
+
+    def rank(item: tuple[int, Round]) -> tuple[bool, bool, int]:
+        number, seen = item
+        partial = 0 < seen["accepted"] < len(seen["proposals"])
+        return (not partial or seen["end"] is None, number == 1, number)
+
+    return min(enumerate(rounds, start=1), key=rank)
+
+
+def rows(seen: Round) -> pd.DataFrame:
+    """One line per choice of the target: which row it came from, what it checks, and the outcome."""
+    waiting, k = len(seen["pending"]), len(seen["proposals"])
+    lines = []
+    for index, choice in enumerate(seen["choices_text"]):
+        row = index + waiting - 1
+        checks = (
+            f"d{index + 1} {quoted(seen['proposals_text'][index])}" if index < k else "nothing: the bonus"
+        )
+        lines.append(
+            {
+                "logits": "saved_next" if row < 0 else f"rows[{row}]",
+                "after the token": "before the round" if row < 0 else _fed(seen, row),
+                "target's choice": quoted(choice),
+                "checks": checks,
+                "outcome": _outcome(seen, index),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def lengths(seen: Round) -> pd.DataFrame:
+    """Cache lengths of both models at the start, after verification and at the end of the round."""
+    end = seen["end"] or {"target": None, "draft": None}
+    return pd.DataFrame(
+        {
+            "model": model,
+            "committed before": seen["committed"],
+            "start": seen["start"][model],
+            "proposed and verified": seen["verified"][model],
+            "end": end[model],
+            "committed after": seen["committed"] + len(seen["emitted"]),
+        }
+        for model in ("target", "draft")
+    )
+
+
+def finding(seen: Round, formulation: str) -> str:
+    """What happened in the round, in sentences."""
+    accepted, k = seen["accepted"], len(seen["proposals"])
+    last = quoted(seen["emitted_text"][-1])
+    taken = (
+        f"All {k} proposals were accepted" if accepted == k else f"{accepted} of {k} proposals were accepted"
+    )
+    tail = (
+        f"and the bonus {last} came on top"
+        if accepted == k
+        else f"and the target's own {last} replaced d{accepted + 1}"
+    )
+    parts = [f"{taken}, {tail}: the round committed {text.counted(len(seen['emitted']), 'token')}."]
+    if seen["end"] is not None:
+        committed = seen["committed"] + len(seen["emitted"])
+        left = {model: committed - seen["end"][model] for model in ("target", "draft")}
+        if formulation == "reference" and accepted < k:
+            cut = seen["committed"] + accepted
+            parts.append(
+                f"Both caches were trimmed to {cut:,}, then the replacement ran through both models (the repair)."
+            )
+        elif accepted < k:
+            parts.append(
+                "Both caches were trimmed; the replacement waits to be the first row of the next block."
+            )
+        if set(left.values()) == {0}:
+            parts.append("Both now hold every committed token.")
+        elif set(left.values()) == {1}:
+            parts.append("Both now hold every committed token but the last.")
+    return " ".join(parts)
+
+
+def identities(worked: dict[str, Any]) -> pd.DataFrame:
+    """Per formulation: emitted = accepted + rounds - cut, target calls by formula, and both cache invariants."""
+    lines = []
+    for formulation, rounds in worked["formulations"].items():
+        accepted, emitted = (
+            sum(values) for values in zip(*((r["accepted"], len(r["emitted"])) for r in rounds), strict=True)
+        )
+        rejections = sum(r["accepted"] < len(r["proposals"]) for r in rounds)
+        cut = accepted + len(rounds) - emitted
+        behind = 1 if formulation == "repair-free" else 0
+        kept = all(
+            set(r["end"].values()) == {r["committed"] + len(r["emitted"]) - behind}
+            or (
+                formulation == "reference" and r["accepted"] == len(r["proposals"])
+            )  # only the bonus token waits
+            for r in rounds
+            if r["end"] is not None
+        )
+        repairs = (
+            rejections - (rounds[-1]["accepted"] < len(rounds[-1]["proposals"]))
+            if formulation == "reference"
+            else 0
+        )
+        lines.append(
+            {
+                "formulation": formulation,
+                "rounds": len(rounds),
+                "accepted": accepted,
+                "rejections": rejections,
+                "cut": cut,
+                "emitted": emitted,
+                "accepted + rounds - cut": accepted + len(rounds) - cut,
+                "target calls": len(rounds) + repairs,
+                "cache length after every round": "as stated" if kept else "NOT as stated",
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def alt(seen: Round) -> str:
+    """The figure in words."""
+    each = "{logits} chose {choice}, checks {checks}: {outcome}"
+    lines = [
+        each.format(
+            choice=row["target's choice"], **{key: row[key] for key in ("logits", "checks", "outcome")}
+        )
+        for row in _records(seen)
+    ]
+    return "One round: the proposals in the upper line, the target's choices in the lower. " + "; ".join(
+        lines
+    )
+
+
+def figure(seen: Round) -> Figure:
+    """Upper line: what enters the target's block. Lower line: each row's choice, with an arrow to what it checks."""
+    import matplotlib.pyplot as plt
+
+    waiting, k = len(seen["pending"]), len(seen["proposals"])
+    fig, ax = plt.subplots(figsize=(7.2, 3.3))
+    first = (seen["pending_text"][-1], "last committed") if waiting else ("...", "before the round")
+    upper = [first, *((token, f"d{i}") for i, token in enumerate(seen["proposals_text"], start=1))]
+    for x, (token, label) in enumerate(upper):
+        dashed = x == 0 and not waiting
+        _box(ax, x, 1.0, token, style.MUTED if x == 0 else style.AR.colour, "--" if dashed else "-")
+        ax.text(x, 1.34, label, ha="center", fontsize=10, color=style.MUTED)
+    for index, choice in enumerate(seen["choices_text"]):
+        outcome = _outcome(seen, index)
+        used = outcome != "not used"
+        colour = {"accepted": "#00664b", "rejected: replaced": style.SPEC.colour}.get(outcome, style.MUTED)
+        if outcome == "bonus":
+            colour = "#00664b"
+        row = index + waiting - 1
+        _box(ax, index, 0.0, choice, colour, "-" if used else ":")
+        ax.text(
+            index,
+            -0.46,
+            "saved_next" if row < 0 else f"rows[{row}]",
+            ha="center",
+            fontsize=10,
+            color=style.INK,
+        )
+        if index < k:
+            ax.annotate(
+                "", (index + 0.93, 0.74), (index + 0.1, 0.26),
+                arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 1.6, "linestyle": "-" if used else ":"},
+            )  # fmt: skip
+            mark = {"accepted": "=", "rejected: replaced": "≠"}.get(outcome, "")
+            ax.text(
+                index + 0.36,
+                0.52,
+                mark,
+                ha="center",
+                va="center",
+                fontsize=13,
+                color=colour,
+                fontweight="bold",
+            )
+        ax.text(
+            index,
+            -0.74,
+            {"rejected: replaced": "replaces"}.get(outcome, outcome),
+            ha="center",
+            fontsize=9,
+            color=colour,
+        )
+    ax.text(-0.62, 1.0, "block", ha="right", va="center", fontsize=10)
+    ax.text(-0.62, 0.0, "choice", ha="right", va="center", fontsize=10)
+    ax.set_xlim(-1.2, k + 0.6)
+    ax.set_ylim(-0.95, 1.6)
+    ax.axis("off")
+    fig.tight_layout()
+    return fig
+
+
+def quoted(token: str) -> str:
+    """A token with its spaces and line ends visible."""
+    return "“" + token.replace("\n", "⏎").replace(" ", "␣") + "”"
+
+
+def _box(ax: Any, x: float, y: float, token: str, colour: str, line: str) -> None:
+    shown = token.replace("\n", "⏎").replace(" ", "·").replace("$", r"\$")
+    shown = shown if len(shown) <= 10 else shown[:9] + "…"
+    ax.text(
+        x, y, shown, ha="center", va="center", fontsize=10, color=style.INK,
+        bbox={"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6, "linestyle": line},
+    )  # fmt: skip
+
+
+def _outcome(seen: Round, index: int) -> str:
+    accepted, k = seen["accepted"], len(seen["proposals"])
+    if index < accepted:
+        return "accepted"
+    if index == accepted:
+        return "rejected: replaced" if index < k else ("bonus" if len(seen["emitted"]) > k else "not used")
+    return "not used"
+
+
+def _fed(seen: Round, row: int) -> str:
+    waiting = len(seen["pending"])
+    if row < waiting:
+        return f"{quoted(seen['pending_text'][row])} (last committed)"
+    return f"d{row - waiting + 1} {quoted(seen['proposals_text'][row - waiting])}"
+
+
+def _quoted(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(**{name: frame[name].map(quoted) for name in ("proposed", "committed")})
+
+
+def _records(seen: Round) -> list[dict[str, str]]:
+    return [{str(key): str(value) for key, value in row.items()} for row in rows(seen).to_dict("records")]
