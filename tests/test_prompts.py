@@ -216,7 +216,7 @@ def test_the_digest_follows_texts_and_instructions_but_not_titles(tmp_path: Path
         table.replace('title = "Story"', 'title = "A story"'), encoding="utf-8"
     )
     assert prompts.prompts_digest(root) == digest
-    (root / "families.toml").write_text(table.replace("next page", "next two pages"), encoding="utf-8")
+    (root / "families.toml").write_text(table.replace("as a critic would", "as a friend would"), encoding="utf-8")
     assert prompts.prompts_digest(root) != digest
 
 
