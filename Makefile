@@ -33,7 +33,7 @@ env:  ## the environment in .venv, from requirements.lock
 	fi
 
 test: env  ## every test
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 book: env  ## run what is out of date of PROFILE, then render the report
 	@$(PIPELINE) book --profile $(PROFILE) $(ARGS)

@@ -113,17 +113,29 @@ def test_build(book: Path) -> None:
     assert not html.build(copy)
     assert str(book) not in (book / "book/_build/stamp.json").read_text()
 
-    # A page damaged by hand, then a changed number.
-    (copy / "book/_build/html/second.html").unlink()
+    # A changed number arrives, and the old one is gone.
     (copy / "data/toy/provenance.json").write_text('{"n": 7654321}')
     assert html.build(copy)
     assert "measured 7654321" in page(copy) and "1234567" not in page(copy)
-    assert "No code here" in page(copy, "second")
+    assert not html.build(copy)
 
     archive = site.make_site(copy)
     folder = copy / "dist" / site.NAME
     assert archive.is_file() and (folder / "index.html").read_text() == page(copy)
     assert not any(str(copy).encode() in p.read_bytes() for p in folder.rglob("*") if p.is_file())
+
+
+def test_a_page_damaged_by_hand_is_made_again(tmp_path: Path) -> None:
+    target = tmp_path / "html"
+    target.mkdir()
+    (target / "index.html").write_text("x")
+    stamp = {"inputs": "i", "pages": html._page_hashes(target)}
+    (tmp_path / html.STAMP).write_text(json.dumps(stamp))
+    assert html._current(tmp_path, "i") and not html._current(tmp_path, "other")
+    (target / "index.html").write_text("y")
+    assert not html._current(tmp_path, "i")
+    (target / "index.html").unlink()
+    assert not html._current(tmp_path, "i")
 
 
 def test_a_failing_page_fails_every_time_and_keeps_the_last_good_site(book: Path) -> None:

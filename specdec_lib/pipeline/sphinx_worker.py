@@ -16,7 +16,7 @@ def main(source: str, target: str) -> int:
     """Exit status: 0 only for a build without an error or a warning."""
     from jupyter_book import sphinx as jupyter_book
 
-    complete = jupyter_book.get_final_config
+    complete: Any = jupyter_book.get_final_config
 
     def configuration(**arguments: Any) -> Any:
         # Thebe runs cells on a remote server. It names a CDN in every page, twice: an error in the console.
@@ -31,7 +31,12 @@ def main(source: str, target: str) -> int:
         Path(target),
         noconfig=True,
         path_config=folder / "_config.yml",
-        confoverrides={"external_toc_path": (folder / "_toc.yml").as_posix(), "latex_individualpages": False},
+        confoverrides={
+            "external_toc_path": (folder / "_toc.yml").as_posix(),
+            "latex_individualpages": False,
+            # Its extension is not safe for parallel reading: a warning, and so an error. Chapters have no numbers.
+            "use_multitoc_numbering": False,
+        },
         freshenv=True,
         force_all=True,
         warningiserror=True,
