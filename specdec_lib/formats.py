@@ -1,6 +1,6 @@
 """Exact-format checks of answers that may be cut off after any token.
 
-A check says whether the text, as far as it goes, has the asked form. It does not say whether the answer is right.
+A check says whether the text, as far as it goes, has the asked form, not whether it is right.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HALF_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?$")
 
 
 def is_json_start(text: str) -> bool:
-    """Whether ``text`` is a JSON object or array, or the beginning of one. A code fence around it is allowed."""
+    """Whether ``text`` is a JSON object or array, or the beginning of one. A code fence may be around it."""
     body = re.sub(r"^\s*```(?:json)?\s*\n|\n\s*```\s*$", "", text).strip()
     if not body.startswith(("{", "[")):
         return False
@@ -52,7 +52,7 @@ def _parses(text: str) -> bool:
 
 
 def is_numbered_list(text: str) -> bool:
-    """Whether ``text`` starts with a numbered line ("12. ...") and every later number is one more than the last."""
+    """Whether ``text`` starts with a numbered line ("12. ...") and each later number is one more."""
     numbers = [int(number) for number in re.findall(r"^\s*(\d+)[.)]\s", text, flags=re.MULTILINE)]
     starts = re.match(r"\s*\d+[.)]\s", text) is not None
     return starts and all(after == before + 1 for before, after in itertools.pairwise(numbers))

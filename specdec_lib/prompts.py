@@ -178,7 +178,7 @@ def get_family(name: str, root: str | Path = PROMPTS_FOLDER) -> Family:
 
 
 def family_text(family: Family, root: str | Path = PROMPTS_FOLDER) -> str:
-    """The family's files joined by a blank line. Raises PromptTextDamaged if one is not what sources.toml says."""
+    """The family's files joined by a blank line. Raises PromptTextDamaged if one is not as listed."""
     sources, parts = load_sources(root), []
     for name in family.files:
         path = Path(root) / name
@@ -199,7 +199,7 @@ def family_text(family: Family, root: str | Path = PROMPTS_FOLDER) -> str:
 
 
 def prompts_digest(root: str | Path = PROMPTS_FOLDER) -> str:
-    """SHA-256 over everything that shapes a prompt: texts, instructions, their place, the system line, the builder.
+    """SHA-256 over all that shapes a prompt: texts, instructions, their place, system line, builder.
 
     Titles and task lines are left out: rewording them must not orphan measurements.
     """
@@ -257,12 +257,12 @@ def build_prompt(
 ) -> list[int]:
     """Ids of the family's prompt, exactly ``context - new_tokens`` of them.
 
-    The context counts prompt and new tokens. The chat template is the tokenizer's own: a system line, one user
-    turn (instruction before or after the document), the assistant's header. The parts are encoded one by one and
-    the document is cut to the ids that remain; nothing is encoded again, so the length cannot move.
+    The context counts prompt and new tokens. The chat template is the tokenizer's own: a system line, one
+    user turn (instruction before or after the document), the assistant's header. The parts are encoded one by
+    one and the document is cut to the ids that remain; nothing is encoded again, so the length cannot move.
 
-    Raises UnknownFamily, ContextTooSmall (no room for the instruction and a little text), PromptTooShort (the text
-    has fewer ids than the room), PromptTextDamaged, TokenizerUnsuited.
+    Raises UnknownFamily, ContextTooSmall (no room for the instruction and a little text), PromptTooShort (the
+    text has fewer ids than the room), PromptTextDamaged, TokenizerUnsuited.
     """
     chosen = get_family(family, root) if isinstance(family, str) else family
     before, after = _around(chosen, tokenizer)
@@ -271,7 +271,7 @@ def build_prompt(
     if room < MIN_DOCUMENT_TOKENS:
         raise ContextTooSmall(
             f"{chosen.name}: {context} tokens less {new_tokens} new ones leave {room} for the document",
-            expected=f"at least {new_tokens + len(before) + len(after) + MIN_DOCUMENT_TOKENS} tokens of context",
+            expected=f"at least {context - room + MIN_DOCUMENT_TOKENS} tokens of context",
             remedy="use a longer context or fewer new tokens",
         )
     ids = list(tokenizer.encode(family_text(chosen, root)))

