@@ -27,7 +27,10 @@ SHAPE = dict(
     bos_token_id=0,
     eos_token_id=1,
 )
-TEMPLATE = "{% for m in messages %}<|user|>{{ m['content'] }}<|end|>{% endfor %}"
+# indented blocks on lines of their own: their white space must vanish, as it does in transformers
+TEMPLATE = (
+    "{% for m in messages %}\n  {% if true %}\n<|user|>{{ m['content'] }}<|end|>\n  {% endif %}\n{% endfor %}"
+)
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +59,9 @@ def write_tokenizer(folder: Path, extra_tokens: int = 0) -> int:
         show_progress=False,
     )
     backend.train_from_iterator(["a target verifies what a draft proposes; the draft is cheap"] * 5, trainer)
+    backend.post_processor = tokenizers.processors.TemplateProcessing(  # type: ignore
+        single="<|user|> $A", special_tokens=[("<|user|>", 0)]
+    )
     backend.add_tokens([f"<{i}>" for i in range(extra_tokens)])
     backend.save(str(folder / "tokenizer.json"))
     settings = {

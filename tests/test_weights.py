@@ -241,7 +241,18 @@ def test_a_folder_s_tokenizer_is_that_of_transformers(hf_llama: Path) -> None:
         assert ours.decode(ours.encode(text)) == text
     messages = [{"role": "user", "content": "hello"}]
     assert ours.apply_chat(messages) == theirs.apply_chat_template(messages, tokenize=False)
+    assert ours.encode("a", add_special=True) == theirs.encode("a") == [0, *ours.encode("a")]
     assert ours.vocab_size == len(theirs) and ours.eos_ids == (1,)
+
+
+def test_eos_ids_are_those_of_the_generation_config(folder: Path) -> None:
+    (folder / "generation_config.json").write_text('{"eos_token_id": [7, 1]}')
+    assert load_tokenizer_folder(folder).eos_ids == (7, 1)
+    (folder / "generation_config.json").unlink()
+    (folder / "config.json").write_text(json.dumps({**read_config(folder), "eos_token_id": 5}))
+    assert load_tokenizer_folder(folder).eos_ids == (5,)
+    (folder / "config.json").unlink()
+    assert load_tokenizer_folder(folder).eos_ids == (1,)  # <|end|>, from tokenizer_config.json
 
 
 def test_the_smol_tokenizer_is_that_of_transformers(smol_folder: Path) -> None:
