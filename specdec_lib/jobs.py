@@ -16,6 +16,7 @@ from .errors import JobDamaged, JobFailed, MixedDesign
 from .files import atomic_write, canonical_json, sha256_text
 
 ENGINE = "engine_hash"
+MEASURED = "prefill_s"  # handed on by an earlier job: measured, so it may differ when that job is measured anew
 _ERROR_LINES = 12
 
 
@@ -52,7 +53,7 @@ def finished(path: Path, spec: dict[str, Any], keep_engine: bool) -> dict[str, A
     if not path.is_file():
         return None
     body = read_job(path)
-    ours, theirs = ({k: v for k, v in s.items() if k != ENGINE} for s in (spec, body["spec"]))
+    ours, theirs = ({k: v for k, v in s.items() if k not in (ENGINE, MEASURED)} for s in (spec, body["spec"]))
     if ours != theirs:
         changed = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
         raise MixedDesign(
@@ -73,7 +74,7 @@ def run_job(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
     root = str(Path(__file__).resolve().parent.parent)
     environment = {**os.environ, **pinned, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": root}
     path.parent.mkdir(parents=True, exist_ok=True)
-    order = json.dumps({"spec": spec, "path": str(path), "threads": threads})
+    order = json.dumps({"spec": spec, "path": str(path), "threads": threads, "parent": os.getpid()})
     process = subprocess.Popen(
         [sys.executable, "-m", "specdec_lib.worker"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,

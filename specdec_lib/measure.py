@@ -92,9 +92,11 @@ def aa_runs(study: Study, context: int, say: Say = lambda line: None) -> pd.Data
 def _collect(study: Study, jobs: list[Job], say: Say) -> dict[str, dict[str, Any]]:
     results: dict[str, dict[str, Any]] = {}
     for number, (job, last) in enumerate(_with_last(jobs), start=1):
-        prefills = {family: _prefill(study, family, job.context) for family in job.families}
+        given = {family: study.run(_prefill_spec(study, family, job.context)) for family in job.families}
         spec = study.spec(
-            "decode", job.name, context=job.context, runs=[run.model_dump() for run in job.runs], prefills=prefills,
+            "decode", job.name, context=job.context, runs=[run.model_dump() for run in job.runs],
+            prompts={family: result["prompt"] for family, result in given.items()},
+            prefill_s={family: result["prefill_s"] for family, result in given.items()},
             k=study.profile.k, bonus=study.profile.bonus, formulation=study.profile.formulation,
             warmup_repeats=study.profile.warmup_repeats,
         )  # fmt: skip
@@ -114,13 +116,8 @@ def _with_last(jobs: list[Job]) -> Iterator[tuple[Job, list[str]]]:
 
 
 def _prefill_spec(study: Study, family: str, context: int) -> dict[str, Any]:
+    """Prompt and prefill seconds are kept in this job's file, the caches it makes only while they are needed."""
     return study.spec("prefill", f"prefill-{context}-{family}", families=[family], context=context)
-
-
-def _prefill(study: Study, family: str, context: int) -> dict[str, Any]:
-    """Prompt and prefill seconds of a family; they are kept in a job file, the caches only while they are needed."""
-    result = study.run(_prefill_spec(study, family, context))
-    return {"prompt": result["prompt"], "prefill_s": result["prefill_s"]}
 
 
 def _decode(study: Study, spec: dict[str, Any], job: Job) -> dict[str, Any]:
@@ -131,8 +128,9 @@ def _decode(study: Study, spec: dict[str, Any], job: Job) -> dict[str, Any]:
     for family in job.families:  # the caches may be gone, after an interruption say
         roles = [study.folder / ".prefill" / f"{family}-{job.context}-{role}.safetensors" for role in ("target", "draft")]
         if not all(role.is_file() for role in roles):
-            again = _prefill_spec(study, family, job.context)
-            run_job(again, study.folder / ".prefill" / "jobs" / f"{family}-{job.context}.json", study.threads)
+            again = study.folder / ".prefill" / f"{family}-{job.context}.json"  # not in jobs/: that result stays
+            run_job(_prefill_spec(study, family, job.context), again, study.threads)
+            again.unlink()
     return run_job(spec, path, study.threads)
 
 

@@ -1,6 +1,6 @@
 """Inside a job's process: load the pair, warm up, run what the spec says, write one file.
 
-``python -m specdec_lib.worker`` reads {"spec", "path", "threads"} from standard input. A new kind of job is one
+``python -m specdec_lib.worker`` reads {"spec", "path", "threads", "parent"} from standard input. A new kind of job is one
 function and one line in ``KINDS``.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -71,10 +72,10 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     """Timed runs of one process, in the planned order, from stored prefills; then one instrumented run per arm."""
     pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
     rows, stages, outputs = [], [], {}
-    for family, given in spec["prefills"].items():
+    for family in spec["prompts"]:
         planned = [run for run in spec["runs"] if run["family"] == family]
         arms = list(dict.fromkeys(run["arm"] for run in planned))
-        run_arm = _arms(spec, pair, store, family, given, needs_draft="spec" in arms)
+        run_arm = _arms(spec, pair, store, family, needs_draft="spec" in arms)
         for arm in arms * spec["warmup_repeats"]:
             run_arm(arm, False)
         for run in planned:
@@ -95,14 +96,14 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
 
 
 def _arms(
-    spec: dict[str, Any], pair: Pair, store: Path, family: str, given: dict[str, Any], needs_draft: bool
+    spec: dict[str, Any], pair: Pair, store: Path, family: str, needs_draft: bool
 ) -> Callable[[str, bool], Generation]:
     """A function that runs one arm on one family, from prefills that are rewound every time."""
-    prompt, new = given["prompt"], spec["new_tokens"]
+    prompt, new = spec["prompts"][family], spec["new_tokens"]
 
     def state(role: str, model: Any) -> Prefilled:
         path = store / f"{family}-{spec['context']}-{role}.safetensors"
-        return Prefilled.load(path, model, new, len(prompt), given["prefill_s"][role])
+        return Prefilled.load(path, model, new, len(prompt), spec["prefill_s"][family][role])
 
     target = state("target", pair.target)
     proposer = DraftModel(pair.draft, state("draft", pair.draft)) if needs_draft else None
@@ -154,6 +155,8 @@ def main() -> None:
     if sys.platform == "linux":  # a parent that is killed takes its measuring process along
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     order = json.load(sys.stdin)
+    if os.getppid() != order["parent"]:  # killed while this process was starting, so no signal will come
+        sys.exit("the process that ordered this job is gone")
     spec, path = order["spec"], Path(order["path"])
     torch.set_num_threads(order["threads"])
     result = KINDS[spec["kind"]](spec, path.parent.parent / ".prefill")
