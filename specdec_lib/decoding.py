@@ -16,7 +16,7 @@ from .errors import InvalidPrompt, InvalidSetting, VocabularyMismatch
 from .generation import Generation, Round
 from .host import HostReads
 from .model import DecoderModel
-from .prefilled import Prefilled
+from .prefilled import Prefilled, check_room
 from .proposers import Proposer
 from .timing import Stopwatch
 
@@ -89,11 +89,12 @@ def speculative(
     One host read per round. Raises ``InvalidPrompt``, ``InvalidSetting``, ``ContextTooLong``, ``VocabularyMismatch``.
     """
     ids, stop = check_prompt(target, prompt), check_request(max_new_tokens, eos)
-    check_speculation(target, proposer, k, formulation)
+    check_speculation(target, proposer, k, bonus, formulation)
+    check_room(target, len(ids), max_new_tokens)
     accept = acceptance or Greedy()
+    proposer.begin(ids, max_new_tokens)  # before the target's prefill: a draft may have fewer positions and refuse
     start = prefilled or Prefilled.compute(target, ids, max_new_tokens)
     start.rewind(target, ids, max_new_tokens)
-    proposer.begin(ids, max_new_tokens)
     cache, host, calls = start.cache, HostReads(), 0
     output: list[int] = []
     rounds: list[Round] = []
@@ -192,11 +193,12 @@ def check_prompt(target: DecoderModel, prompt: list[int] | str) -> list[int]:
                 remedy="encode the text yourself, or set target.tokenizer",
             )
         prompt = target.tokenizer.encode(prompt)
-    ids, vocab = list(prompt), target.config.vocab
-    wrong = next((i for i in ids if not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < vocab), None)
-    if not ids or wrong is not None:
+    ids: list[int] = list(prompt) if isinstance(prompt, Iterable) else [prompt]
+    vocab = target.config.vocab
+    wrong = [i for i in ids if not is_count(i, least=0) or i >= vocab]
+    if not ids or wrong:
         raise InvalidPrompt(
-            "the prompt is empty" if not ids else f"token id {wrong!r} in the prompt",
+            "the prompt is empty" if not ids else f"token id {wrong[0]!r} in the prompt",
             expected=f"one or more integers from 0 to {vocab - 1}",
             remedy="encode the text with this model's own tokenizer",
         )
@@ -204,16 +206,26 @@ def check_prompt(target: DecoderModel, prompt: list[int] | str) -> list[int]:
 
 
 def check_request(max_new_tokens: int, eos: int | Iterable[int] | None) -> frozenset[int]:
-    """The set of stop tokens; ``InvalidSetting`` for a token count below 1."""
-    if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+    """The set of stop tokens; ``InvalidSetting`` for a token count below 1 or a stop token that is no id."""
+    if not is_count(max_new_tokens):
         raise InvalidSetting(f"max_new_tokens = {max_new_tokens!r}", expected="an integer >= 1", remedy="ask for a token")
-    return frozenset() if eos is None else frozenset((eos,) if isinstance(eos, int) else eos)
+    stop = () if eos is None else tuple(eos) if isinstance(eos, Iterable) else (eos,)
+    if not all(is_count(token, least=0) for token in stop):
+        raise InvalidSetting(f"eos = {eos!r}", expected="a token id, or several", remedy="use tokenizer.eos_ids")
+    return frozenset(stop)
 
 
-def check_speculation(target: DecoderModel, proposer: Proposer, k: int, formulation: str) -> None:
-    """Refuse a k, a formulation or a draft that cannot work, before any work is done."""
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+def is_count(value: object, least: int = 1) -> bool:
+    """Whether ``value`` is an integer, not a bool, and at least ``least``."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def check_speculation(target: DecoderModel, proposer: Proposer, k: int, bonus: bool, formulation: str) -> None:
+    """Refuse a k, a bonus, a formulation or a draft that cannot work, before any work is done."""
+    if not is_count(k):
         raise InvalidSetting(f"k = {k!r}", expected="an integer >= 1", remedy="use autoregressive() for k = 0")
+    if not isinstance(bonus, bool):
+        raise InvalidSetting(f"bonus = {bonus!r}", expected="True or False", remedy="fix it")
     if formulation not in FORMULATIONS:
         raise InvalidSetting(f"formulation = {formulation!r}", expected=" or ".join(map(repr, FORMULATIONS)), remedy="fix it")
     if proposer.vocab is not None and proposer.vocab != target.config.vocab:
