@@ -1,0 +1,182 @@
+"""The names readers rely on, and what they refuse: a named error with a remedy, before any forward runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import specdec_lib
+from specdec_lib import errors
+from specdec_lib.decoding import autoregressive, speculative
+from specdec_lib.design import load_design
+from specdec_lib.model import DecoderModel, ModelConfig
+from specdec_lib.pairs import Pair, load_pair
+from specdec_lib.prefilled import Prefilled
+from specdec_lib.proposers import DraftModel, Scripted
+from specdec_lib.weights import RandomWeights, random_weights
+from tests.engine_tools import PROMPT, counted
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Fails the test if a model runs a forward while it is refused."""
+    with counted(monkeypatch) as seen:
+        yield
+        assert seen.rows == []
+
+
+def refused(error: type[errors.SpecDecError], mention: str, call: Any) -> None:
+    with pytest.raises(error) as raised:
+        call()
+    assert mention in str(raised.value)
+    assert raised.value.expected and raised.value.remedy, "what was expected, and what to do"
+
+
+PROMPTS = [
+    ([], "empty"), ([5, 320], "320"), ([5, -1], "-1"), ([True, 5], "True"), ([1.0], "1.0"), (["5"], "'5'"),
+    (None, "None"), (5.5, "5.5"), ([None], "None"), (torch.tensor([1, 2]), "tensor"), ("text", "tokenizer"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("prompt", "mention"), PROMPTS, ids=[str(mention) for _, mention in PROMPTS])
+def test_prompts(prompt: Any, mention: str, tiny_pair: Pair, nothing_runs: None) -> None:
+    target = tiny_pair.target
+    if prompt == "text":
+        target = DecoderModel(
+            target.config, random_weights(target.config, RandomWeights(0), torch.device("cpu"))
+        )
+    refused(errors.InvalidPrompt, mention, lambda: autoregressive(target, prompt, 4))
+    refused(errors.InvalidPrompt, mention, lambda: speculative(target, Scripted([]), prompt, 4))
+
+
+def test_an_empty_text(tiny_pair: Pair, nothing_runs: None) -> None:
+    refused(errors.InvalidPrompt, "empty", lambda: autoregressive(tiny_pair.target, "", 4))
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "4", None, True])
+def test_new_tokens(count: Any, tiny_pair: Pair, nothing_runs: None) -> None:
+    refused(errors.InvalidSetting, "max_new_tokens", lambda: autoregressive(tiny_pair.target, PROMPT, count))
+    refused(
+        errors.InvalidSetting,
+        "max_new_tokens",
+        lambda: speculative(tiny_pair.target, Scripted([]), PROMPT, count),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("k", 0), ("k", -1), ("k", 1.5), ("k", True), ("k", "4"), ("bonus", 2), ("bonus", "no"), ("bonus", None),
+     ("formulation", "refrence"), ("formulation", None), ("eos", "</s>"), ("eos", -1), ("eos", [2, None]),
+     ("eos", True)],
+)  # fmt: skip
+def test_settings(name: str, value: Any, tiny_pair: Pair, nothing_runs: None) -> None:
+    draft = DraftModel(tiny_pair.draft)
+    refused(
+        errors.InvalidSetting, name, lambda: speculative(tiny_pair.target, draft, PROMPT, 4, **{name: value})
+    )
+
+
+def test_a_misspelt_setting(tiny_pair: Pair, nothing_runs: None) -> None:
+    with pytest.raises(TypeError, match="formulaton"):
+        speculative(tiny_pair.target, Scripted([]), PROMPT, 4, formulaton="reference")  # type: ignore[call-arg]
+
+
+def small(config: ModelConfig, **changes: Any) -> DecoderModel:
+    config = replace(config, **changes)
+    return DecoderModel(config, random_weights(config, RandomWeights(0), torch.device("cpu")), name="small")
+
+
+def test_positions(tiny_pair: Pair, nothing_runs: None) -> None:
+    """Of the target, and of a draft that has fewer: known before either model has run."""
+    few = small(tiny_pair.target.config, max_positions=len(PROMPT) + 3)
+    refused(errors.ContextTooLong, "12 prompt + 4 new", lambda: autoregressive(few, PROMPT, 4))
+    refused(errors.ContextTooLong, "small", lambda: speculative(few, DraftModel(tiny_pair.draft), PROMPT, 4))
+    refused(errors.ContextTooLong, "small", lambda: speculative(tiny_pair.target, DraftModel(few), PROMPT, 4))
+
+
+def test_the_last_position_may_be_used(tiny_pair: Pair) -> None:
+    few = small(tiny_pair.target.config, max_positions=len(PROMPT) + 3)
+    assert len(autoregressive(few, PROMPT, 3).tokens) == 3
+    assert len(speculative(few, DraftModel(few), PROMPT, 3).tokens) == 3
+
+
+@pytest.mark.parametrize("vocab", [319, 384])
+def test_vocabularies(vocab: int, tiny_pair: Pair, nothing_runs: None) -> None:
+    """Larger or smaller: another number of ids is another vocabulary."""
+    draft = DraftModel(small(tiny_pair.draft.config, vocab=vocab))
+    refused(errors.VocabularyMismatch, str(vocab), lambda: speculative(tiny_pair.target, draft, PROMPT, 4))
+
+
+@pytest.mark.parametrize("ids", [[320, 1, 1, 1], [-1, 1, 1, 1]])
+def test_a_proposed_id_that_the_target_lacks(ids: list[int], tiny_pair: Pair) -> None:
+    refused(
+        errors.InvalidSetting, "the proposer returned",
+        lambda: speculative(tiny_pair.target, Scripted(lambda at, k: ids[:k]), PROMPT, 4),
+    )  # fmt: skip
+
+
+def test_more_proposals_than_asked_for(tiny_pair: Pair) -> None:
+    refused(
+        errors.InvalidSetting, "at most 2",
+        lambda: speculative(tiny_pair.target, Scripted(lambda at, k: [1] * (k + 1)), PROMPT, 9, k=2),
+    )  # fmt: skip
+
+
+def test_a_script_that_ends(tiny_pair: Pair) -> None:
+    refused(
+        errors.InvalidSetting, "script", lambda: speculative(tiny_pair.target, Scripted([1, 2]), PROMPT, 9)
+    )
+
+
+def test_a_prefill_of_another_prompt_or_without_room(tiny_pair: Pair) -> None:
+    start = Prefilled.compute(tiny_pair.target, PROMPT, 4)
+    refused(errors.CacheError, "12", lambda: autoregressive(tiny_pair.target, PROMPT[1:], 4, prefilled=start))
+    refused(
+        errors.ContextTooLong, "5 new", lambda: autoregressive(tiny_pair.target, PROMPT, 5, prefilled=start)
+    )
+
+
+def test_pairs_and_profiles() -> None:
+    refused(errors.UnknownPair, "smoll", lambda: load_pair("smoll"))
+    refused(
+        errors.UnknownProfile, "did you mean 'cpu'", lambda: load_design(ROOT / "design.toml").profile("cpuu")
+    )
+    refused(errors.InvalidSetting, "fp16", lambda: load_pair("tiny", dtype="fp16"))
+
+
+def test_text_prompts_and_both_arms(tiny_pair: Pair) -> None:
+    text = "What a target verifies"
+    ids = tiny_pair.tokenizer.encode(text)
+    ar = specdec_lib.autoregressive(tiny_pair.target, text, 8)
+    done = specdec_lib.speculative(tiny_pair.target, specdec_lib.DraftModel(tiny_pair.draft), text, 8)
+    assert ar.tokens == done.tokens == autoregressive(tiny_pair.target, ids, 8).tokens
+
+
+def test_every_name_of_the_front_door() -> None:
+    for name in specdec_lib.__all__:
+        assert getattr(specdec_lib, name).__name__ == name
+    with pytest.raises(AttributeError, match="sepculative"):
+        _ = specdec_lib.sepculative  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("modules", "absent"),
+    [("errors", "torch pandas scipy"),
+     ("stats, checks, analysis, records, costmodel", "torch"),
+     ("design, jobs, measure, provenance", "torch transformers"),
+     ("worker", "transformers pandas scipy")],
+    ids=["front door", "statistics", "jobs and measure", "a job's process"],
+)  # fmt: skip
+def test_what_an_import_brings_along(modules: str, absent: str) -> None:
+    """The report needs no torch; a measured process needs no transformers."""
+    code = f"import sys; from specdec_lib import {modules}\nsys.exit(' '.join(set({absent.split()!r}) & set(sys.modules)) or None)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,307 @@
+"""From a design to validated rows: planned, run, interrupted, resumed; real processes where they matter."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+
+from specdec_lib import errors, jobs, measure
+from specdec_lib.design import Design, parse_design, plan
+from specdec_lib.generation import STAGES
+from specdec_lib.jobs import read_job, write_job
+from specdec_lib.load import Snapshot, others_share
+from specdec_lib.measure import Study, aa_runs, confirmatory, first_divergence, open_study
+from specdec_lib.records import read_table, write_table
+
+ROOT = Path(__file__).parent.parent
+CONTEXT = 256
+TIMES = ["decode_s", "prefill_s", "draft_prefill_s", "others_cpu_share", "peak_rss_bytes", "cpu_mhz"]
+
+
+def small_design(families: int = 1, repeats: int = 1, **profile: Any) -> Design:
+    """The frozen design's file with one small profile, "toy"."""
+    content = tomllib.loads((ROOT / "design.toml").read_text())
+    content["measurement"]["dtype"] = "fp32"
+    names = content["measurement"]["families"][:families]
+    content["measurement"]["development"] = content["measurement"]["development"][:1]
+    toy = {"title": "t", "pair": "tiny-llama", "isolation": "cell", "threads": 1, "phases": ["confirmatory"]}
+    toy |= {"families": names, "contexts": [CONTEXT], "repeats": repeats, "new_tokens": 12} | profile
+    content["profiles"] = {"toy": toy | {"minutes": {"confirmatory": 1}}}
+    return parse_design(content)
+
+
+def study_in(folder: Path, design: Design | None = None) -> Study:
+    return open_study("toy", folder / "data" / "toy", design or small_design())
+
+
+def timeless(table: pd.DataFrame) -> pd.DataFrame:
+    return table.drop(columns=[name for name in TIMES if name in table])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pd.DataFrame, pd.DataFrame]:
+    """One family, one repeat, real processes."""
+    folder = tmp_path_factory.mktemp("study")
+    runs, stages = confirmatory(study_in(folder), CONTEXT)
+    return folder, runs, stages
+
+
+def test_end_to_end(undisturbed: tuple[Path, pd.DataFrame, pd.DataFrame], tmp_path: Path) -> None:
+    folder, runs, stages = undisturbed
+    study = study_in(folder)
+    assert len(runs) == 2 and set(runs["arm"]) == {"ar", "spec"}
+    assert set(runs["new_tokens"]) == {12} and set(runs["design_hash"]) == {study.design_hash}
+    assert runs["tokens_sha256"].nunique() == 1 and runs["first_divergence_tokens"].isna().all()
+    assert set(runs["threads"]) == {1} and set(runs["isolation"]) == {"cell"}
+    assert set(runs["job"]) == {job.name for job in plan(study.profile)}
+    assert (runs["decode_s"] > 0).all() and (runs["prefill_s"] > 0).all()
+    spec, ar = (runs[runs["arm"] == arm].iloc[0] for arm in ("spec", "ar"))
+    assert spec["host_reads_n"] == spec["rounds_n"] and ar["target_calls_n"] == 11 and ar["host_reads_n"] == 1
+    assert spec["target_calls_n"] > spec["rounds_n"], "the frozen design is the reference formulation"
+    assert spec["draft_prefill_s"] > 0 == ar["draft_prefill_s"]
+    for arm, rows in stages.groupby("arm"):
+        assert set(rows["stage"]) == set(STAGES)
+        assert rows["stage_s"].sum() == pytest.approx(rows["total_s"].iloc[0], rel=0.02), arm
+    path = tmp_path / "confirmatory-256.csv"
+    write_table(runs, path, "confirmatory")
+    assert len(read_table(path, "confirmatory", design_hash=study.design_hash)) == 2
+    assert sorted(p.name for p in study.folder.rglob("*") if p.is_file()) == sorted(
+        ["calibrate.json", f"{runs['job'].iloc[0]}.json", f"prefill-256-{runs['family'].iloc[0]}.json"]
+    )
+    for job in (study.folder / "jobs").iterdir():
+        text = job.read_text()
+        assert str(folder) not in text and str(ROOT) not in text and os.uname().nodename not in text
+
+
+def test_finished_jobs_are_not_run_again(
+    undisturbed: tuple[Path, pd.DataFrame, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_: Any, **__: Any) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    folder, runs, stages = undisturbed
+    again, stages_again = confirmatory(study_in(folder), CONTEXT)
+    pd.testing.assert_frame_equal(again, runs)
+    pd.testing.assert_frame_equal(stages_again, stages)
+
+
+STARTED = (
+    "import sys; from pathlib import Path; from tests.test_measure import *\n"
+    "confirmatory(study_in(Path(sys.argv[1])), CONTEXT)"
+)
+
+
+def test_kill_9_leaves_no_result_and_the_next_run_completes(
+    undisturbed: tuple[Path, pd.DataFrame, pd.DataFrame], tmp_path: Path
+) -> None:
+    """The ordering process is killed while a job runs: the job's process goes with it, nothing is half done."""
+    folder, runs, _ = undisturbed
+    shutil.copytree(folder / "data", tmp_path / "data")
+    job = tmp_path / "data" / "toy" / "jobs" / f"{runs['job'].iloc[0]}.json"
+    job.unlink()  # and its prefill caches are gone: they are made again first
+    caches = tmp_path / "data" / "toy" / ".prefill"
+    with subprocess.Popen([sys.executable, "-c", STARTED, str(tmp_path)], cwd=ROOT) as ordering:
+        worker = None
+        deadline = time.monotonic() + 90
+        while worker is None:
+            assert ordering.poll() is None and time.monotonic() < deadline
+            if len(list(caches.glob("*.safetensors"))) == 2 and not list(caches.glob("*.json")):
+                worker = next(iter(psutil.Process(ordering.pid).children()), None)
+            time.sleep(0.01)
+        ordering.send_signal(signal.SIGKILL)
+    while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "the measuring process outlived the one that ordered it"
+        time.sleep(0.01)
+    assert not job.exists() and not list(job.parent.glob(".*"))
+    again, _ = confirmatory(study_in(tmp_path), CONTEXT)
+    pd.testing.assert_frame_equal(timeless(again), timeless(runs))
+    assert not list(caches.iterdir())
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Jobs run in this process, for tests of what is run when; their names, in order."""
+    from specdec_lib import worker
+
+    ran: list[str] = []
+
+    def run_here(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
+        ran.append(spec["name"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        result = worker.KINDS[spec["kind"]](spec, path.parent.parent / ".prefill")
+        write_job(path, spec, result)
+        return read_job(path)["result"]
+
+    monkeypatch.setattr(measure, "run_job", run_here)
+    monkeypatch.setattr(worker, "read_bandwidth", lambda device: 1e9)
+    return ran
+
+
+BLOCKS = small_design(families=2, repeats=3, isolation="block")
+
+
+def test_the_plan_is_run_in_order(inside: list[str], tmp_path: Path) -> None:
+    """Isolation "block": a process per family, block and arm; each prefill once; caches gone at the end."""
+    study = study_in(tmp_path, BLOCKS)
+    runs, stages = confirmatory(study, CONTEXT)
+    decodes = [name for name in inside if name.startswith("confirmatory")]
+    assert decodes == [job.name for job in plan(study.profile)] and len(decodes) == 8
+    assert inside[:2] == ["calibrate", f"prefill-256-{study.profile.families[0]}"] and len(inside) == 11
+    assert len(runs) == 2 * 2 * 3 and not runs.duplicated(["family", "arm", "repeat"]).any()
+    assert runs.groupby("family")["tokens_sha256"].nunique().eq(1).all()
+    assert not stages.duplicated(["family", "arm", "stage"]).any() and len(stages) == 2 * 2 * len(STAGES)
+    assert not list((study.folder / ".prefill").iterdir())
+
+
+def test_an_interruption_anywhere_and_a_rerun(
+    inside: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted once before every job, and without its caches after some: the same table, each job once."""
+    whole, _ = confirmatory(study_in(tmp_path / "whole", BLOCKS), CONTEXT)
+    expected = list(inside)
+    inside.clear()
+    run_here, stops = measure.run_job, set(expected)
+
+    def interrupted(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
+        if spec["name"] in stops:
+            stops.remove(spec["name"])
+            raise KeyboardInterrupt
+        return run_here(spec, path, threads)
+
+    monkeypatch.setattr(measure, "run_job", interrupted)
+    for attempt in range(len(expected) + 1):
+        try:
+            table, _ = confirmatory(study_in(tmp_path, BLOCKS), CONTEXT)
+            break
+        except KeyboardInterrupt:
+            if attempt % 3 == 2:
+                shutil.rmtree(tmp_path / "data" / "toy" / ".prefill", ignore_errors=True)
+    else:
+        pytest.fail("it never got through")
+    pd.testing.assert_frame_equal(timeless(table), timeless(whole))
+    again = [name for name in inside if not name.startswith("prefill")]
+    assert again == [name for name in expected if not name.startswith("prefill")], "no finished job ran again"
+    assert sorted(p.name for p in (tmp_path / "data/toy/jobs").iterdir()) == sorted(
+        f"{name}.json" for name in expected
+    )
+    assert not list((tmp_path / "data/toy/.prefill").iterdir())
+
+
+def test_a_deleted_job_alone_is_measured_anew(inside: list[str], tmp_path: Path) -> None:
+    design = small_design(repeats=2)
+    before, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
+    for name in list(inside):
+        inside.clear()
+        (tmp_path / "data" / "toy" / "jobs" / f"{name}.json").unlink()
+        after, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
+        assert [n for n in inside if not n.startswith("prefill")] == (
+            [name] if not name.startswith("prefill") else []
+        )
+        pd.testing.assert_frame_equal(timeless(after), timeless(before))
+
+
+def _edit(job: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    body = read_job(job)
+    change(body["spec"])
+    write_job(job, body["spec"], body["result"])
+
+
+def test_other_engine_sources_measure_everything_anew(
+    inside: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confirmatory(study_in(tmp_path), CONTEXT)
+    first = list(inside)
+    monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda: "f" * 16)
+    confirmatory(study_in(tmp_path), CONTEXT)
+    assert inside == first * 2
+    for job in (tmp_path / "data" / "toy" / "jobs").iterdir():
+        assert read_job(job)["spec"][jobs.ENGINE] == "f" * 16
+
+
+def test_a_committed_profile_keeps_what_was_measured(
+    inside: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    design = small_design(committed=True)
+    before, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
+    inside.clear()
+    monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda: "f" * 16)
+    after, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
+    assert inside == []
+    pd.testing.assert_frame_equal(after, before)
+
+
+def test_another_design_is_refused_before_anything_runs(inside: list[str], tmp_path: Path) -> None:
+    confirmatory(study_in(tmp_path), CONTEXT)
+    inside.clear()
+    jobs_before = {p: p.read_bytes() for p in (tmp_path / "data" / "toy" / "jobs").iterdir()}
+    with pytest.raises(errors.MixedDesign, match="design_hash"):
+        study_in(tmp_path, small_design(new_tokens=13))
+    assert inside == [] and {p: p.read_bytes() for p in jobs_before} == jobs_before
+
+
+def test_a_damaged_job_is_named(inside: list[str], tmp_path: Path) -> None:
+    confirmatory(study_in(tmp_path), CONTEXT)
+    job = next((tmp_path / "data" / "toy" / "jobs").glob("confirmatory-*"))
+    job.write_text(job.read_text().replace('"arm": "ar"', '"arm": "spec"', 1))
+    with pytest.raises(errors.JobDamaged, match=job.name):
+        confirmatory(study_in(tmp_path), CONTEXT)
+
+
+def test_ar_against_ar(inside: list[str], tmp_path: Path) -> None:
+    """The same plan with AR in both arms, on development families, beside the confirmatory jobs."""
+    study = study_in(tmp_path, small_design(repeats=2))
+    confirmatory(study, CONTEXT)
+    runs = aa_runs(study, CONTEXT)
+    assert set(runs["arm"]) == {"ar", "ar-again"} and len(runs) == 4
+    assert set(runs["family"]) == set(study.design.measurement.development)
+    assert not set(runs["family"]) & set(study.profile.families)
+    assert set(runs["rounds_n"]) == {0} and runs["tokens_sha256"].nunique() == 1
+
+
+def test_unknown_context_and_profile(inside: list[str], tmp_path: Path) -> None:
+    with pytest.raises(errors.InvalidSetting, match="512"):
+        confirmatory(study_in(tmp_path), 512)
+    with pytest.raises(errors.UnknownProfile):
+        open_study("toyy", tmp_path, small_design())
+
+
+@pytest.mark.parametrize(
+    ("tokens", "against", "index"),
+    [
+        ([1, 2], [1, 2], None),
+        ([1, 2], [1, 3], 1),
+        ([2], [1], 0),
+        ([1], [1, 2], 1),
+        ([1, 2], [1], 1),
+        ([], [], None),
+    ],
+)
+def test_first_divergence(tokens: list[int], against: list[int], index: int | None) -> None:
+    assert first_divergence(tokens, against) == index
+
+
+def test_others_share() -> None:
+    """0 on an idle machine, 1 for one busy core; coarse ticks never make it negative."""
+    before = Snapshot(wall=10.0, machine=100.0, own=5.0)
+    assert others_share(before, Snapshot(12.0, 102.0, 7.0)) == 0
+    assert others_share(before, Snapshot(12.0, 104.0, 7.0)) == 1
+    assert others_share(before, Snapshot(12.0, 101.99, 7.0)) == 0
+    mine = Snapshot.take()
+    spin = time.perf_counter() + 0.3
+    while time.perf_counter() < spin:
+        pass
+    after = Snapshot.take()
+    assert after.own - mine.own > 0.02, "this process' own time is known"
