@@ -147,7 +147,7 @@ def thresholds_from_aa(families: pd.DataFrame, device_kind: str) -> pd.DataFrame
         observed = float(np.quantile(values, 0.95, method="higher")) if values.size else None
         limit = default
         if observed is not None:
-            # Rounding first: 0.03 / 0.005 is 6.000...01 in binary and must not become seven steps.
+            # Rounding first: 0.035 / 0.005 is 7.000...01 in binary and must not become eight steps.
             rounded = math.ceil(round(observed / _STEP, 9)) * _STEP
             limit = round(min(max(rounded, default / 2), default * 2), 9)
         rows.append(

@@ -159,6 +159,9 @@ def test_a_cell_with_one_arm_is_out_and_named() -> None:
     row = table.iloc[0]
     assert np.isnan(row["R"]) and not row["in_inference"] and row["excluded_by"] == "complete"
     assert not row["identical"]
+    nothing_excludes = DESIGN.analysis.model_copy(update={"exclude_on": ()})
+    lenient: Any = families_table(CLEAN[~gone], DESIGN.model_copy(update={"analysis": nothing_excludes}))
+    assert not lenient.iloc[0]["in_inference"] and lenient.iloc[0]["excluded_by"] == "complete"
     assert summary_table(table, DESIGN)["n_in_inference"].tolist() == [15, 15, 15]
     with pytest.raises(TableError, match="no family has both arms"):
         summary_table(families_table(CLEAN[CLEAN["arm"] == "ar"], DESIGN), DESIGN)

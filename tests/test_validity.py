@@ -104,9 +104,9 @@ def test_thresholds_follow_the_noise_within_bounds() -> None:
 
 
 def test_a_value_on_the_grid_is_not_rounded_up() -> None:
-    families = aa_families(0.0).assign(dispersion_value=0.03, order_value=0.0301)
+    families = aa_families(0.0).assign(dispersion_value=0.035, order_value=0.0301)
     found: Any = thresholds_from_aa(families, "cpu").set_index("check")
-    assert found.loc["dispersion", "threshold"] == 0.03 and found.loc["order", "threshold"] == 0.035
+    assert found.loc["dispersion", "threshold"] == 0.035 and found.loc["order", "threshold"] == 0.035
 
 
 def test_a_check_that_no_cell_could_compute_keeps_its_default() -> None:
