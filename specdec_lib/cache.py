@@ -87,26 +87,28 @@ class KVCache:
         atomic_write(path, save(tensors))
 
     def load(self, path: str | Path) -> Tensor:
-        """Fill this cache from ``save``'s file; return its logits. ``CacheError`` for a damaged or foreign file."""
+        """Fill this cache from ``save``'s file; return its logits.
+
+        Raises ``CacheError`` for a damaged or foreign file, and then leaves the cache as it was.
+        """
+        remedy = "delete the file; the prefill is computed again"
         try:
             with safe_open(str(path), framework="pt", device=str(self.keys.device)) as file:
-                layers, kv_heads, length, head_dim = file.get_slice("keys").get_shape()
-                mine = self.keys.shape
-                if (layers, kv_heads, head_dim) != (mine[0], mine[1], mine[3]) or length > self.capacity:
-                    raise CacheError(
-                        f"{Path(path).name} holds a cache of shape {(layers, kv_heads, length, head_dim)}",
-                        expected=f"{tuple(mine)} with a length up to {self.capacity}",
-                        remedy="delete the file; the prefill is computed again",
-                    )
-                self.keys[:, :, :length] = file.get_tensor("keys")
-                self.values[:, :, :length] = file.get_tensor("values")
-                logits = file.get_tensor("logits")
+                keys, values, logits = (file.get_tensor(name) for name in ("keys", "values", "logits"))
         except (SafetensorError, OSError) as fault:
             raise CacheError(
-                f"{Path(path).name} cannot be read: {fault}",
-                expected="a prefill written by KVCache.save",
-                remedy="delete the file; the prefill is computed again",
+                f"{Path(path).name} cannot be read: {fault}", expected="a prefill written by KVCache.save", remedy=remedy
             ) from fault
+        length = keys.shape[2] if keys.dim() == 4 else 0
+        fits = keys.shape == values.shape == (*self.keys.shape[:2], length, self.keys.shape[3])
+        if not fits or not 0 < length <= self.capacity or keys.dtype != self.keys.dtype:
+            raise CacheError(
+                f"{Path(path).name} holds {keys.dtype} keys {tuple(keys.shape)} and values {tuple(values.shape)}",
+                expected=f"{self.keys.dtype} {tuple(self.keys.shape)} with a length up to {self.capacity}",
+                remedy=remedy,
+            )
+        self.keys[:, :, :length] = keys
+        self.values[:, :, :length] = values
         self.length = length
         self.position.fill_(length)
         return logits
