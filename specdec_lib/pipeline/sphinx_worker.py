@@ -8,8 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+_LEFT_OUT = {
+    "sphinx_thebe",  # runs cells on a remote server; names a CDN in every page, twice: an error in the console
+    "sphinx_jupyterbook_latex",  # for PDF only, and keeps pages from running in parallel
+}
 
 
 def main(source: str, target: str) -> int:
@@ -19,24 +25,19 @@ def main(source: str, target: str) -> int:
     complete: Any = jupyter_book.get_final_config
 
     def configuration(**arguments: Any) -> Any:
-        # Thebe runs cells on a remote server. It names a CDN in every page, twice: an error in the console.
         settings, other = complete(**arguments)
-        settings["extensions"] = [name for name in settings["extensions"] if name != "sphinx_thebe"]
+        settings["extensions"] = [name for name in settings["extensions"] if name not in _LEFT_OUT]
         return settings, other
 
     jupyter_book.get_final_config = configuration
+    _declare_safe(import_module("sphinx_multitoc_numbering"))
     folder = Path(source)
     result = jupyter_book.build_sphinx(
         folder,
         Path(target),
         noconfig=True,
         path_config=folder / "_config.yml",
-        confoverrides={
-            "external_toc_path": (folder / "_toc.yml").as_posix(),
-            "latex_individualpages": False,
-            # Its extension is not safe for parallel reading: a warning, and so an error. Chapters have no numbers.
-            "use_multitoc_numbering": False,
-        },
+        confoverrides={"external_toc_path": (folder / "_toc.yml").as_posix(), "latex_individualpages": False},
         freshenv=True,
         force_all=True,
         warningiserror=True,
@@ -45,6 +46,12 @@ def main(source: str, target: str) -> int:
         quiet=True,
     )
     return result if isinstance(result, int) else 1
+
+
+def _declare_safe(extension: Any) -> None:
+    """It does nothing while pages are read and forgets to say so: a warning when they are read in parallel."""
+    set_up = extension.setup
+    extension.setup = lambda app: (set_up(app) or {}) | {"parallel_read_safe": True}
 
 
 if __name__ == "__main__":
