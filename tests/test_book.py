@@ -150,6 +150,11 @@ def test_a_failing_page_fails_every_time_and_keeps_the_last_good_site(book: Path
         assert str(book) not in str(raised.value)
         assert target.read_text() == "the last good build"
         assert not (book / "book/_build/stamp.json").exists()
+        # Again, and now with so many pages that Sphinx reads them in parallel and reports errors another way.
+        more = [f"page{number}" for number in range(6)]
+        for name in more:
+            write(book, name, f"# {name}\n")
+        contents(book, "second", *more)
 
 
 def test_a_warning_fails(book: Path) -> None:

@@ -161,12 +161,12 @@ def _sphinx(root: Path, source: Path, target: Path) -> None:
     log = done.stdout + done.stderr
     for path in logs.glob("sphinx-err-*.log"):
         log = f"{log.partition('The full traceback')[0]}\n{path.read_text(encoding='utf-8')}"
-    pages_log, _, cause = log.partition(_CELL_FAILED)
-    if cause:  # what follows the cell's own traceback is Sphinx's
-        log = _CELL_FAILED + cause.partition("The above exception was")[0]
-    pages = sorted(set(re.findall(r"work/source/([\w/.-]+\.(?:md|ipynb))", pages_log + cause)))
+    before, failed, cell = log.partition(_CELL_FAILED)
+    # what follows the cell's own traceback is Sphinx's
+    shown = failed + cell.partition("The above exception was")[0] if failed else before
+    pages = sorted(set(re.findall(r"work/source/([\w/.-]+\.(?:md|ipynb))", log)))
     lines = [
-        line for line in plain_text(log, root).splitlines() if line.strip() and "[IPKernelApp]" not in line
+        line for line in plain_text(shown, root).splitlines() if line.strip() and "[IPKernelApp]" not in line
     ]
     raise BookError(
         f"The book was not built: {', '.join(f'book/{page}' for page in pages) or 'see below'}.\n"

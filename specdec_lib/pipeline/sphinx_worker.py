@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _LEFT_OUT = {
-    "sphinx_thebe",  # runs cells on a remote server; names a CDN in every page, twice: an error in the console
+    "sphinx_thebe",  # runs cells remotely; names a CDN in every page, twice: an error in the console
     "sphinx_jupyterbook_latex",  # for PDF only, and keeps pages from running in parallel
 }
 
@@ -37,7 +37,10 @@ def main(source: str, target: str) -> int:
         Path(target),
         noconfig=True,
         path_config=folder / "_config.yml",
-        confoverrides={"external_toc_path": (folder / "_toc.yml").as_posix(), "latex_individualpages": False},
+        confoverrides={
+            "external_toc_path": (folder / "_toc.yml").as_posix(),
+            "latex_individualpages": False,
+        },
         freshenv=True,
         force_all=True,
         warningiserror=True,
@@ -45,11 +48,14 @@ def main(source: str, target: str) -> int:
         jobs=os.cpu_count() or 1,
         quiet=True,
     )
-    return result if isinstance(result, int) else 1
+    if isinstance(result, int):
+        return result
+    print(getattr(result, "traceback", ""), file=sys.stderr)  # of the process that read the page
+    return 1
 
 
 def _declare_safe(extension: Any) -> None:
-    """It does nothing while pages are read and forgets to say so: a warning when they are read in parallel."""
+    """It does nothing while pages are read and forgets to say so, which is a warning in a parallel build."""
     set_up = extension.setup
     extension.setup = lambda app: (set_up(app) or {}) | {"parallel_read_safe": True}
 
