@@ -30,7 +30,9 @@ def add(cache: KVCache, tokens: list[int]) -> None:
     rows = torch.tensor(tokens, dtype=torch.float32).view(-1, 1, 1).expand(-1, HEADS, DIM)
     for layer in range(LAYERS):
         keys, values = cache.append(layer, rows, -rows, positions)
-        assert keys.shape == values.shape == (HEADS, cache.length + len(tokens), DIM), "only rows that are held"
+        assert keys.shape == values.shape == (HEADS, cache.length + len(tokens), DIM), (
+            "only rows that are held"
+        )
     cache.advance(len(tokens))
 
 
@@ -42,7 +44,9 @@ def held(cache: KVCache) -> list[int]:
     return keys[0, 0, :, 0].long().tolist()
 
 
-@given(st.lists(st.one_of(st.lists(st.integers(1, 99), min_size=1, max_size=5), st.integers(0, 6)), max_size=20))
+@given(
+    st.lists(st.one_of(st.lists(st.integers(1, 99), min_size=1, max_size=5), st.integers(0, 6)), max_size=20)
+)
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_any_appends_and_trims(steps: list[list[int] | int]) -> None:
     cache, expected = empty(), []
@@ -155,7 +159,9 @@ def test_a_damaged_or_foreign_file_is_named_and_changes_nothing(damage: str, sav
     add(cache, [1, 2])
     with pytest.raises(CacheError, match=r"a\.safetensors") as raised:
         cache.load(saved)
-    assert "delete the file" in raised.value.remedy and str(saved.parent) not in raised.value.what.split(": ")[0]
+    assert (
+        "delete the file" in raised.value.remedy and str(saved.parent) not in raised.value.what.split(": ")[0]
+    )
     assert held(cache) == [1, 2]
 
 
@@ -175,7 +181,7 @@ def test_decoding_goes_on_from_a_stored_prefill(tiny_pair: Pair, tmp_path: Path)
 
 
 def test_rows_behind_the_length_change_no_logit(tiny_pair: Pair) -> None:
-    """Blocks of every width up to and beyond the decode attention's, over a tail of NaN and of large numbers."""
+    """Blocks of every width, up to and beyond the decode attention's, over a tail of NaN or large numbers."""
     ids = torch.arange(40)
     for poison in (float("nan"), 1e4):
         for rows in (1, 2, 3, 5, 9, 16, 17, 24):

@@ -177,6 +177,7 @@ def test_every_name_of_the_front_door() -> None:
 )  # fmt: skip
 def test_what_an_import_brings_along(modules: str, absent: str) -> None:
     """The report needs no torch; a measured process needs no transformers."""
-    code = f"import sys; from specdec_lib import {modules}\nsys.exit(' '.join(set({absent.split()!r}) & set(sys.modules)) or None)"
+    found = f"' '.join(set({absent.split()!r}) & set(sys.modules))"
+    code = f"import sys; from specdec_lib import {modules}\nsys.exit({found} or None)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

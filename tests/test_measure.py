@@ -63,17 +63,18 @@ def test_end_to_end(undisturbed: tuple[Path, pd.DataFrame, pd.DataFrame], tmp_pa
     study = study_in(folder)
     assert len(runs) == 2 and set(runs["arm"]) == {"ar", "spec"}
     assert set(runs["new_tokens"]) == {12} and set(runs["design_hash"]) == {study.design_hash}
-    assert runs["tokens_sha256"].nunique() == 1 and runs["first_divergence_tokens"].isna().all()
+    assert set(runs["first_divergence_tokens"].isna()) == {True}
+    assert len(set(runs["tokens_sha256"])) == 1
     assert set(runs["threads"]) == {1} and set(runs["isolation"]) == {"cell"}
     assert set(runs["job"]) == {job.name for job in plan(study.profile)}
-    assert (runs["decode_s"] > 0).all() and (runs["prefill_s"] > 0).all()
+    assert min(*runs["decode_s"], *runs["prefill_s"]) > 0
     spec, ar = (runs[runs["arm"] == arm].iloc[0] for arm in ("spec", "ar"))
     assert spec["host_reads_n"] == spec["rounds_n"] and ar["target_calls_n"] == 11 and ar["host_reads_n"] == 1
     assert spec["target_calls_n"] > spec["rounds_n"], "the frozen design is the reference formulation"
     assert spec["draft_prefill_s"] > 0 == ar["draft_prefill_s"]
     for arm, rows in stages.groupby("arm"):
         assert set(rows["stage"]) == set(STAGES)
-        assert rows["stage_s"].sum() == pytest.approx(rows["total_s"].iloc[0], rel=0.02), arm
+        assert sum(rows["stage_s"]) == pytest.approx(rows["total_s"].iloc[0], rel=0.02), arm
     path = tmp_path / "confirmatory-256.csv"
     write_table(runs, path, "confirmatory")
     assert len(read_table(path, "confirmatory", design_hash=study.design_hash)) == 2
@@ -107,7 +108,7 @@ STARTED = (
 def test_kill_9_leaves_no_result_and_the_next_run_completes(
     undisturbed: tuple[Path, pd.DataFrame, pd.DataFrame], tmp_path: Path
 ) -> None:
-    """The ordering process is killed while a job runs: the job's process goes with it, nothing is half done."""
+    """The ordering process is killed while a job runs: the job's process goes too, nothing is half done."""
     folder, runs, _ = undisturbed
     shutil.copytree(folder / "data", tmp_path / "data")
     job = tmp_path / "data" / "toy" / "jobs" / f"{runs['job'].iloc[0]}.json"
@@ -161,7 +162,7 @@ def test_the_plan_is_run_in_order(inside: list[str], tmp_path: Path) -> None:
     assert decodes == [job.name for job in plan(study.profile)] and len(decodes) == 8
     assert inside[:2] == ["calibrate", f"prefill-256-{study.profile.families[0]}"] and len(inside) == 11
     assert len(runs) == 2 * 2 * 3 and not runs.duplicated(["family", "arm", "repeat"]).any()
-    assert runs.groupby("family")["tokens_sha256"].nunique().eq(1).all()
+    assert len(set(zip(runs["family"], runs["tokens_sha256"], strict=True))) == 2
     assert not stages.duplicated(["family", "arm", "stage"]).any() and len(stages) == 2 * 2 * len(STAGES)
     assert not list((study.folder / ".prefill").iterdir())
 
@@ -268,7 +269,7 @@ def test_ar_against_ar(inside: list[str], tmp_path: Path) -> None:
     assert set(runs["arm"]) == {"ar", "ar-again"} and len(runs) == 4
     assert set(runs["family"]) == set(study.design.measurement.development)
     assert not set(runs["family"]) & set(study.profile.families)
-    assert set(runs["rounds_n"]) == {0} and runs["tokens_sha256"].nunique() == 1
+    assert set(runs["rounds_n"]) == {0} and len(set(runs["tokens_sha256"])) == 1
 
 
 def test_unknown_context_and_profile(inside: list[str], tmp_path: Path) -> None:
