@@ -1,4 +1,4 @@
-"""Both ways to decode, on two-layer FP32 models, where "equal" means equal: output, rounds, counts, caches."""
+"""Both ways to decode, on two-layer FP32 models, where "equal" means equal: output, rounds, counts, cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where candidates come from and which of them stand: draft, scripts, and the acceptance rule."""
+"""Where candidates come from and which stand: draft, scripts, and the acceptance rule."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_longest_prefix(passes: list[bool]) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6), st.integers(0, 5))
 def test_greedy_acceptance(rows: list[tuple[int, int]], last: int) -> None:
-    """Row i of the aligned logits decides over proposal i; the row behind the accepted ones is the next token."""
+    """Row i of the aligned logits decides over proposal i; the row behind the accepted ones is next."""
     proposals = torch.tensor([proposal for proposal, _ in rows], dtype=torch.int64)
     choices = [choice for _, choice in rows] + [last]
     logits = torch.nn.functional.one_hot(torch.tensor(choices), 6).float()
@@ -64,7 +64,7 @@ def test_the_draft_trims_one_less_than_the_target(k: int, bonus: bool, tiny_pair
 
 @pytest.mark.parametrize("leave", [0, 1])
 def test_catch_up(leave: int, tiny_pair: Pair) -> None:
-    """After full acceptance with a bonus two tokens wait; the reference formulation leaves the pending one."""
+    """After full acceptance with a bonus two tokens wait; the reference formulation leaves one."""
     draft = draft_after(tiny_pair, [(4, 4)], bonus=True)
     calls = draft.calls
     draft.catch_up(leave)
