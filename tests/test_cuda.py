@@ -1,0 +1,70 @@
+"""The engine on a GPU. Skipped without one: CI has none, so they run by hand on a GPU before a release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA device", allow_module_level=True)
+
+from specdec_lib import DraftModel, autoregressive, load_pair, speculative  # noqa: E402
+from specdec_lib.correctness import margin_rows  # noqa: E402
+from specdec_lib.decoding import FORMULATIONS  # noqa: E402
+from specdec_lib.host import HostReads  # noqa: E402
+from specdec_lib.prefilled import Prefilled  # noqa: E402
+
+PROMPT = [int(i) for i in torch.randint(0, 320, (300,), generator=torch.Generator().manual_seed(1))]
+
+
+@contextmanager
+def syncs(mode: str) -> Iterator[None]:
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode(mode)
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+
+
+@pytest.mark.parametrize("name", ["tiny-llama", "tiny-qwen2"])
+def test_fp32_tokens_equal_plain_greedy(name: str) -> None:
+    pair = load_pair(name, "cuda", "fp32")
+    plain = autoregressive(pair.target, PROMPT, 48).tokens
+    for formulation in FORMULATIONS:
+        for bonus in (True, False):
+            for k in range(1, 9):
+                done = speculative(
+                    pair.target, DraftModel(pair.draft), PROMPT, 48, k, bonus, formulation=formulation
+                )
+                assert done.tokens == plain, (formulation, bonus, k)
+
+
+def test_bf16_keeps_the_margin_rule() -> None:
+    pair = load_pair("tiny-llama", "cuda", "bf16")
+    rows = list(margin_rows(pair, {"random": PROMPT}, 48, 4, 0.5))
+    assert rows and all(row["passed"] for row in rows), rows
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+def test_a_round_waits_for_the_device_only_where_the_host_reads(
+    formulation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = load_pair("tiny-llama", "cuda", "fp32")
+    target = Prefilled.compute(pair.target, PROMPT, 48)
+    draft = DraftModel(pair.draft, Prefilled.compute(pair.draft, PROMPT, 48))
+    read = HostReads.read
+
+    def fenced(self: HostReads, tensor: torch.Tensor) -> list[int]:
+        with syncs("default"):
+            return read(self, tensor)
+
+    monkeypatch.setattr(HostReads, "read", fenced)
+    with syncs("error"):
+        done = speculative(pair.target, draft, PROMPT, 48, formulation=formulation, prefilled=target)
+        plain = autoregressive(pair.target, PROMPT, 48, prefilled=target)
+    assert done.tokens == plain.tokens
+    assert done.host_reads == len(done.rounds) and plain.host_reads == 1
