@@ -24,7 +24,7 @@ def write_job(path: Path, spec: dict[str, Any], result: dict[str, Any]) -> None:
     """Store a finished job, whole or not at all."""
     body = {"spec": spec, "result": result}
     document = {"checksum": sha256_text(canonical_json(body)), **body}
-    atomic_write(path, json.dumps(document, indent=1) + "\n")
+    atomic_write(path, json.dumps(document) + "\n")
 
 
 def read_job(path: Path) -> dict[str, Any]:

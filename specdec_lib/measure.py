@@ -95,7 +95,7 @@ def _collect(study: Study, jobs: list[Job], say: Say) -> dict[str, dict[str, Any
         given = {family: study.run(_prefill_spec(study, family, job.context)) for family in job.families}
         spec = study.spec(
             "decode", job.name, context=job.context, runs=[run.model_dump() for run in job.runs],
-            prompts={family: result["prompt"] for family, result in given.items()},
+            prompt_sha256={family: result["prompt_sha256"] for family, result in given.items()},
             prefill_s={family: result["prefill_s"] for family, result in given.items()},
             k=study.profile.k, bonus=study.profile.bonus, formulation=study.profile.formulation,
             warmup_repeats=study.profile.warmup_repeats,
@@ -116,7 +116,7 @@ def _with_last(jobs: list[Job]) -> Iterator[tuple[Job, list[str]]]:
 
 
 def _prefill_spec(study: Study, family: str, context: int) -> dict[str, Any]:
-    """Prompt and prefill seconds are kept in this job's file, the caches it makes only while they are needed."""
+    """The prompt's hash and the prefill's seconds stay in this job's file, its caches only while they are needed."""
     return study.spec("prefill", f"prefill-{context}-{family}", families=[family], context=context)
 
 

@@ -20,6 +20,7 @@ import torch
 from .bandwidth import read_bandwidth
 from .calibrate import auto_dtype, parse_device
 from .decoding import autoregressive, speculative
+from .errors import CacheError
 from .files import canonical_json, sha256_text
 from .generation import Generation
 from .jobs import write_job
@@ -65,14 +66,19 @@ def prefill_pair(spec: dict[str, Any], store: Path) -> dict[str, Any]:
         done = Prefilled.compute(model, prompt, spec["new_tokens"], spec["prefill_chunk"])
         done.save(store / f"{family}-{spec['context']}-{role}.safetensors")
         seconds[role] = done.seconds
-    return {"prompt": prompt, "prefill_s": seconds, "peak_rss_bytes": peak_rss_bytes()}
+    return {
+        "prompt_sha256": sha256_text(canonical_json(prompt)),
+        "prompt_tokens": len(prompt),
+        "prefill_s": seconds,
+        "peak_rss_bytes": peak_rss_bytes(),
+    }
 
 
 def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     """Timed runs of one process, in the planned order, from stored prefills; then one instrumented run per arm."""
     pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
     rows, stages, outputs = [], [], {}
-    for family in spec["prompts"]:
+    for family in spec["prompt_sha256"]:
         planned = [run for run in spec["runs"] if run["family"] == family]
         arms = list(dict.fromkeys(run["arm"] for run in planned))
         run_arm = _arms(spec, pair, store, family, needs_draft="spec" in arms)
@@ -99,7 +105,14 @@ def _arms(
     spec: dict[str, Any], pair: Pair, store: Path, family: str, needs_draft: bool
 ) -> Callable[[str, bool], Generation]:
     """A function that runs one arm on one family, from prefills that are rewound every time."""
-    prompt, new = spec["prompts"][family], spec["new_tokens"]
+    new = spec["new_tokens"]
+    prompt = build_prompt(family, spec["context"], pair.tokenizer, new)
+    if sha256_text(canonical_json(prompt)) != spec["prompt_sha256"][family]:
+        raise CacheError(
+            f"the stored prefill of {family} belongs to another prompt",
+            expected="the prompt that the prefill job built",
+            remedy="delete the profile's .prefill and jobs folders and run again",
+        )
 
     def state(role: str, model: Any) -> Prefilled:
         path = store / f"{family}-{spec['context']}-{role}.safetensors"
