@@ -9,7 +9,7 @@ import pandas as pd
 
 from specdec_lib.costmodel import GPU_BYTES_PER_S, TARGET_KV_BYTES_PER_TOKEN, TARGET_STEP_BYTES, audit
 from specdec_lib.pairs import PAIRS
-from specdec_lib.report import published, style, text
+from specdec_lib.report import figures, published, style, text
 from specdec_lib.report.style import number
 
 if TYPE_CHECKING:
@@ -36,34 +36,59 @@ def ratios() -> dict[str, float]:
 
 
 def show(root: Path | None = None) -> None:
-    """Table, arithmetic, figure and findings."""
-    found = rows(root)
-    frame = pd.DataFrame(
+    """Both tables, the figure and the findings."""
+    found, given = rows(root), published.confirmatory(root)
+    style.table(
+        costs(found),
+        caption="v and c in AR steps; alpha and rounds from the published acceptance.",
+        csv=published.PHASES_CSV,
+    )
+    style.table(ratio_table(found), caption="R by the cost line and as published.", csv=published.CSV)
+    style.use_style()
+    each = "{}: {} predicted, {} published"
+    alt = "Predicted against published R. " + "; ".join(
+        each.format(
+            text.context_name(row["context_tokens"]), number(row["R_predicted"]), number(row["R_published"])
+        )
+        for row in found
+    )
+    caption = (
+        f"Published R ({published.HARDWARE}) and the cost line's. Bars: published bootstrap intervals over "
+        f"families; the all-accept "
+        "values have none."
+    )
+    style.figure(figure(found, given), alt=alt, caption=caption, csv=published.CSV)
+    text.say(*findings(found, given))
+
+
+def costs(found: list[Row]) -> pd.DataFrame:
+    """Per context: alpha, the two costs, rounds, AR's time per token."""
+    return pd.DataFrame(
         {
             "context": text.context_name(row["context_tokens"]),
             "alpha": row["alpha"],
             "v": row["v_steps"],
             "c": row["c_steps"],
             "rounds": row["rounds_n"],
-            "R predicted": row["R_predicted"],
-            "R published": row["R_published"],
-            "with bonus, predicted": row["R_bonus_predicted"],
-            "with bonus, published": row["R_bonus_published"],
+            "AR step, ms": row["ar_step_s"] * 1e3,
+            "of 256 GB/s": text.percent(row["roofline_share"]),
         }
         for row in found
     )
-    style.table(frame, caption="v and c in units of one AR step.", csv=published.PHASES_CSV)
-    text.say(*findings(found))
-    style.use_style()
-    alt = "Predicted against published R. " + "; ".join(
-        f"{text.context_name(row['context_tokens'])}: {number(row['R_predicted'])} predicted, {number(row['R_published'])} published"
+
+
+def ratio_table(found: list[Row]) -> pd.DataFrame:
+    """Per context: R predicted and published, without and with the bonus token."""
+    return pd.DataFrame(
+        {
+            "context": text.context_name(row["context_tokens"]),
+            "predicted": row["R_predicted"],
+            "published": row["R_published"],
+            "all-accept + bonus, predicted": row["R_bonus_predicted"],
+            "published ": row["R_bonus_published"],
+        }
         for row in found
     )
-    caption = (
-        f"R of the published tables ({published.HARDWARE}) against the cost line's. One point per context; vertical bars are "
-        "the published bootstrap intervals over families, all-accept points have none."
-    )
-    style.figure(figure(found, published.confirmatory(root)), alt=alt, caption=caption, csv=published.CSV)
 
 
 def show_arithmetic(root: Path | None = None) -> None:
@@ -83,18 +108,23 @@ def arithmetic(root: Path | None = None) -> list[str]:
     reject = 1 - row["alpha"] ** 4
     cost = 4 * row["c_steps"] + row["v_steps"] + reject
     return [
-        f"The draft-free oracle needs {bonus_rounds:g} rounds and runs no draft: v = 64 / ({bonus_rounds:g} × {free:g}) = "
+        f"The draft-free oracle needs {bonus_rounds:g} rounds and runs no draft: v = 64 / ({bonus_rounds:g} "
+        f"× {free:g}) = "
         f"{number(row['v_steps'])} AR steps per verification.",
-        f"The all-accept oracle needs {full_rounds:g} rounds of four draft forwards: c = (64 / ({full_rounds:g} × {full:g}) − "
+        f"The all-accept oracle needs {full_rounds:g} rounds of four draft forwards: c = (64 / "
+        f"({full_rounds:g} × {full:g}) − "
         f"{number(row['v_steps'])}) / 4 = {number(row['c_steps'])} AR steps per draft forward.",
-        f"Acceptance {row['acceptance']:g} at k = 4 means alpha = {number(row['alpha'])}, so 64 tokens take {number(row['rounds_n'])} rounds.",
-        f"A round costs 4 × {number(row['c_steps'])} + {number(row['v_steps'])} + {number(reject)} (repair after a rejection) = "
+        f"Acceptance {row['acceptance']:g} at k = 4 means alpha = {number(row['alpha'])}, so 64 tokens take "
+        f"{number(row['rounds_n'])} rounds.",
+        f"A round costs 4 × {number(row['c_steps'])} + {number(row['v_steps'])} + {number(reject)} (repair "
+        f"after a rejection) = "
         f"{number(cost)} AR steps and yields {number(64 / row['rounds_n'])} tokens.",
-        f"R = {number(64 / row['rounds_n'])} / {number(cost)} = {number(row['R_predicted'])}. Published: {number(row['R_published'])}.",
+        f"R = {number(64 / row['rounds_n'])} / {number(cost)} = {number(row['R_predicted'])}. Published: "
+        f"{number(row['R_published'])}.",
     ]
 
 
-def findings(found: list[Row]) -> list[str]:
+def findings(found: list[Row], confirmatory: pd.DataFrame) -> list[str]:
     """What the arithmetic says, chosen by its outcome."""
     off = [abs(row["R_predicted"] / row["R_published"] - 1) for row in found]
     close = sum(value <= _CLOSE for value in off)
@@ -105,6 +135,16 @@ def findings(found: list[Row]) -> list[str]:
         if close
         else "at no context"
     )
+    inside = [
+        text.context_name(row["context_tokens"])
+        for row, given in zip(found, confirmatory.to_dict("records"), strict=True)
+        if given["low"] <= row["R_predicted"] <= given["high"]
+    ]
+    held = (
+        f"It lies inside the published interval at {text.listed(inside)}."
+        if inside
+        else "It lies outside every published interval."
+    )
     c, shares = [row["c_steps"] for row in found], ratios()
     nearer = (
         "layers"
@@ -112,7 +152,8 @@ def findings(found: list[Row]) -> list[str]:
         else "bytes"
     )
     told = {
-        "layers": "The draft's cost follows its layers, not its bytes: the signature of a **launch-bound** draft. Each layer "
+        "layers": "The draft's cost follows its layers, not its bytes: the signature of a **launch-bound** "
+        "draft. Each layer "
         "costs a launch, however small it is. A runtime that removes launches changes the answer.",
         "bytes": "The draft's cost follows its bytes: the signature of a draft bound by memory bandwidth.",
     }[nearer]
@@ -125,49 +166,47 @@ def findings(found: list[Row]) -> list[str]:
         else ""
     )
     return [
-        f"The cost line predicts the published R within {text.percent(_CLOSE, 0)} {how} (off by {text.span(v * 100 for v in off)} %).",
-        f"A draft forward costs {text.span(c)} AR steps. The draft has {number(shares['layers'])} of the target's layers and "
+        f"The cost line predicts the published R within {text.percent(_CLOSE, 0)} {how} (off by "
+        f"{text.span(v * 100 for v in off)} %). {held}",
+        f"A draft forward costs {text.span(c)} AR steps. The draft has {number(shares['layers'])} of the "
+        f"target's layers and "
         f"{number(shares['bytes'])} of its bytes. {told}",
-        f"AR itself takes {text.span((t * 1000 for t in times), 'ms')} per token, {text.span(row['roofline_share'] * 100 for row in found)} % "
-        f"of what {GPU_BYTES_PER_S / 1e9:g} GB/s would allow for {TARGET_STEP_BYTES / 1e9:.2f} GB of weights and "
+        f"AR itself takes {text.span((t * 1000 for t in times), 'ms')} per token, "
+        f"{text.span(row['roofline_share'] * 100 for row in found)} % "
+        f"of what {GPU_BYTES_PER_S / 1e9:g} GB/s would allow for {TARGET_STEP_BYTES / 1e9:.2f} GB of "
+        f"weights and "
         f"{TARGET_KV_BYTES_PER_TOKEN:,} bytes of cache per token.{warning}",
     ]
 
 
 def figure(found: list[Row], confirmatory: pd.DataFrame) -> Figure:
-    """Published against predicted R, the diagonal being a perfect prediction."""
+    """Predicted (hollow) and published (filled, with interval) R, a line per context and case."""
     import matplotlib.pyplot as plt
 
-    fig, ax = plt.subplots(figsize=(6.2, 4.2))
-    low, high = 0.3, 1.0
-    ax.plot([low, high], [low, high], color=style.MUTED, linewidth=1, linestyle="-", marker="")
-    for row, given in zip(found, confirmatory.to_dict("records"), strict=True):
-        x = row["R_predicted"]
-        ax.plot(
-            [x, x],
-            [given["low"], given["high"]],
-            color=style.AR.colour,
-            linewidth=1.2,
-            linestyle="-",
-            marker="",
-        )
-    for key, name, look in (("R", "reference", style.AR), ("R_bonus", "all-accept with bonus", style.SPEC)):
-        ax.plot(
-            [row[f"{key}_predicted"] for row in found], [row[f"{key}_published"] for row in found], look.marker,
-            color=look.colour, linestyle="none", label=name,
-        )  # fmt: skip
-        for row in found:
-            place = (row[f"{key}_predicted"], row[f"{key}_published"])
-            ax.annotate(
-                text.context_name(row["context_tokens"]),
-                place,
-                (7, 3),
-                textcoords="offset points",
-                fontsize=9,
+    fig, ax = plt.subplots(figsize=(figures.WIDTH, 3.4))
+    labels: list[str] = []
+    values: list[float] = []
+    for key, case, look in (("R", "k = 4", style.AR), ("R_bonus", "all-accept + bonus", style.SPEC)):
+        for row, given in zip(found, confirmatory.to_dict("records"), strict=True):
+            y = len(labels)
+            labels.append(f"{text.context_name(row['context_tokens'])}, {case}")
+            if key == "R":
+                ax.plot([given["low"], given["high"]], [y, y], color=look.colour, linestyle="-", marker="|")
+                values += [given["low"], given["high"]]
+            first: Any = (
+                {"label": f"published, {case}"}
+                if given["context_tokens"] == found[0]["context_tokens"]
+                else {}
             )
-    ax.set_xlabel("R predicted by the cost line")
-    ax.set_ylabel("R published")
-    ax.legend(loc="upper left")
+            ax.plot(row[f"{key}_published"], y, look.marker, color=look.colour, linestyle="none", **first)
+            predicted: Any = {"label": "predicted"} if y == 0 else {}
+            ax.plot(row[f"{key}_predicted"], y, "x", color=style.INK, markersize=9, linestyle="none",
+                    **predicted)  # fmt: skip
+            values += [row[f"{key}_published"], row[f"{key}_predicted"]]
+    figures.ratio_axis(ax, values)
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize=9)
     fig.tight_layout()
     return fig
 

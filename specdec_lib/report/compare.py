@@ -1,4 +1,4 @@
-"""Published numbers and every folder of results side by side: the headline and the tables of the results page."""
+"""Published numbers and every folder of results side by side: the headline, the results' tables."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _value(show: Callable[[Row], Any], row: Row) -> Any:
 VERDICTS: dict[str, Callable[[Row], Any]] = {
     "R_GM": lambda row: number(row["R_GM"]) if row["n_in_inference"] else "none passed",
     "interval": lambda row: (
-        f"{number(row['low'])} to {number(row['high'])}" if row["low"] == row["low"] else "none"
+        f"{number(row['low'])}\u00a0to\u00a0{number(row['high'])}" if row["low"] == row["low"] else "none"
     ),
     "families in inference": lambda row: f"{row['n_in_inference']} of {row['n']}",
     "verdict": lambda row: row["verdict"],
@@ -122,36 +122,34 @@ def headline(found: list[Source]) -> list[str]:
         opening = "As published" if source.results is None else f"In `{source.results.name}`"
         kind = "; a quick look" if source.results and source.results.quick else ""
         parts.append(
-            f"**{opening}** ({source.hardware}{kind}) speculative decoding {text.verdict_overview(source.rows)}. "
-            f"R_GM is {text.listed(text.estimate(row) for row in source.rows)} at "
-            f"{text.listed(text.context_name(row['context_tokens']) for row in source.rows)}."
+            f"**{opening}** ({source.hardware}{kind}) speculative decoding "
+            f"{text.verdict_overview(source.rows)}. "
+            f"R_GM is {text.listed(text.estimate(row) for row in source.rows)}, in this order."
         )
     return parts
 
 
 def agreement(found: list[Source]) -> str:
-    """Whether the project's own verdicts repeat the published ones, context by context; "" with none to compare."""
+    """Whether the project's own verdicts repeat the published ones; "" with none to compare."""
     article = {row["context_tokens"]: row["verdict"] for row in found[0].rows}
-    same, other = [], []
+    lines = []
     for source in found[1:]:
-        for row in source.rows:
-            if row["verdict"] == "no interval" or row["context_tokens"] not in article:
-                continue
-            place = f"{source.label} at {text.context_name(row['context_tokens'])}"
-            (same if row["verdict"] == article[row["context_tokens"]] else other).append(place)
-    if not same and not other:
-        return ""
-    parts = [f"The published verdict is repeated in {text.listed(same)}."] if same else []
-    parts += (
-        [
-            f"It is another in {text.listed(other)}."
-            if same
-            else f"The verdict is not the published one in {text.listed(other)}."
-        ]
-        if other
-        else []
-    )
-    return " ".join(parts)
+        rows = [r for r in source.rows if r["verdict"] != "no interval" and r["context_tokens"] in article]
+        same, other = (
+            [
+                text.context_name(r["context_tokens"])
+                for r in rows
+                if (r["verdict"] == article[r["context_tokens"]]) is alike
+            ]
+            for alike in (True, False)
+        )
+        if same:
+            lines.append(f"{source.label} repeats the published verdict at {text.listed(same)}.")
+        if other:
+            lines.append(
+                f"{source.label} comes to another verdict than the published one at {text.listed(other)}."
+            )
+    return " ".join(lines)
 
 
 def missing_local(found: list[Source]) -> str:

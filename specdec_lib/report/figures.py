@@ -1,4 +1,4 @@
-"""The figures of the results: each returns a matplotlib figure; its words are in :mod:`specdec_lib.report.alt`."""
+"""The figures of the results: each returns a matplotlib figure; the pages' modules give them words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_R_TICKS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+WIDTH = 5.4  # inches: whole on a phone, with letters that can be read
+_R_TICKS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 _R_LABEL = "R = AR time / SpecDec time, log scale"
 
 
@@ -44,7 +45,7 @@ def headline(found: list[Source]) -> Figure:
     from matplotlib.lines import Line2D
 
     lengths, step = contexts(found), 1 / (len(found) + 1)
-    fig, ax = plt.subplots(figsize=(7.2, 1.5 + 0.42 * len(lengths) * (len(found) + 0.5)))
+    fig, ax = plt.subplots(figsize=(WIDTH, 1.5 + 0.42 * len(lengths) * (len(found) + 0.5)))
     values: list[float] = []
     for index, source in enumerate(found):
         look = style.SERIES[index % len(style.SERIES)]
@@ -65,13 +66,9 @@ def headline(found: list[Source]) -> Figure:
             face = look.colour if bounded else "white"
             ax.plot(row["R_GM"], y, marker=look.marker, color=look.colour, markerfacecolor=face, markersize=8)
             ax.annotate(
-                f"{row['R_GM']:.2f}",
-                (row["R_GM"], y),
-                (0, 6),
-                textcoords="offset points",
-                ha="center",
-                fontsize=9,
-            )
+                style.number(row["R_GM"]), (row["R_GM"], y), (0, 7), textcoords="offset points", ha="center",
+                fontsize=9, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.85},
+            )  # fmt: skip
             values += [row["R_GM"], *([row["low"], row["high"]] if bounded else [])]
     ratio_axis(ax, values)
     sides(ax)
@@ -79,23 +76,24 @@ def headline(found: list[Source]) -> Figure:
     ax.set_ylim(len(lengths) - 0.5, -0.5)
     for edge in range(1, len(lengths)):
         ax.axhline(edge - 0.5, color=style.GRID, linewidth=0.8, linestyle="-", marker="")
-    handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, linestyle="none", markersize=8, label=source.label,
-               markerfacecolor="white" if source.results and source.results.quick else look.colour)
-        for source, look in zip(found, [style.SERIES[i % len(style.SERIES)] for i in range(len(found))], strict=True)
-    ]  # fmt: skip
+    handles = []
+    for index, source in enumerate(found):
+        look = style.SERIES[index % len(style.SERIES)]
+        face = "white" if source.results and source.results.quick else look.colour
+        shape = {"marker": look.marker, "markersize": 8, "markerfacecolor": face, "linestyle": "none"}
+        handles.append(Line2D([], [], color=look.colour, label=source.label, **shape))
     fig.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(3, len(found)))
     fig.tight_layout()
     return fig
 
 
 def forest(found: list[Source], context: int) -> Figure:
-    """R of every family at ``context``: filled in the inference, crossed out if a check failed; bands are R_GM's."""
+    """R of every family at ``context``: filled in the inference, hollow if a check failed."""
     import matplotlib.pyplot as plt
 
     ours = [source for source in found if source.results and context in source.results.contexts]
     names = list(dict.fromkeys(name for source in ours for name in _cells(source, context)["family"]))
-    fig, ax = plt.subplots(figsize=(7.2, 1.7 + 0.3 * len(names)))
+    fig, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.3 * len(names)))
     values: list[float] = []
     for source in found:
         look = style.SERIES[found.index(source) % len(style.SERIES)]
@@ -140,7 +138,7 @@ def stage_shares(shares: dict[str, dict[str, float]]) -> Figure:
     import matplotlib.pyplot as plt
 
     stages = list(dict.fromkeys(stage for parts in shares.values() for stage in parts))
-    fig, ax = plt.subplots(figsize=(7.2, 1.4 + 0.42 * len(shares)))
+    fig, ax = plt.subplots(figsize=(WIDTH, 1.4 + 0.42 * len(shares)))
     left = dict.fromkeys(shares, 0.0)
     for stage, look in zip(stages, style.SERIES, strict=False):
         widths = [parts.get(stage, 0.0) for parts in shares.values()]
@@ -151,9 +149,9 @@ def stage_shares(shares: dict[str, dict[str, float]]) -> Figure:
         for label, bar, width in zip(shares, bars, widths, strict=True):
             total = sum(shares[label].values())
             if total and width / total >= 0.08:
+                centre = (bar.get_x() + width / 2, bar.get_y() + bar.get_height() / 2)
                 ax.text(
-                    bar.get_x() + width / 2, bar.get_y() + bar.get_height() / 2, f"{width / total:.0%}", ha="center",
-                    va="center", fontsize=9, color=style.INK,
+                    *centre, f"{width / total:.0%}", ha="center", va="center", fontsize=9, color=style.INK,
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
                 )  # fmt: skip
             left[label] += width

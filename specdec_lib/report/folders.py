@@ -1,7 +1,7 @@
-"""Which results there are: one :class:`Results` per folder under ``data/``, with its tables and what they lead to.
+"""Which results there are: one :class:`Results` per folder under ``data/``, and its tables.
 
-A folder joins every comparison by having a provenance file; no page names it. Folders that end in ``-lab`` are
-trials from an open notebook and join nothing.
+A folder joins every comparison by having a provenance file; no page names it. Folders that end in ``-lab``
+are trials from an open notebook and join nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from specdec_lib.records import read_table
 
 # Committed profiles whose results are still being made: shown like a local one instead of failing the build.
 PENDING: tuple[str, ...] = ("cpu-full",)
+# pandas' types say that df[mask][column] may be almost anything; in the report a table is just a table.
+Table = Any
 PROVENANCE = "provenance.json"
 _TRIAL = "-lab"
 
 
 @dataclass(frozen=True)
 class Results:
-    """One folder of results. Tables are read on first use and checked against the folder's own design hash."""
+    """One folder of results. Tables are read on first use, and must carry the folder's design hash."""
 
     name: str
     folder: Path
@@ -80,31 +82,31 @@ class Results:
         return tuple(sorted(int(context) for context in found))
 
     @cached_property
-    def runs(self) -> pd.DataFrame:
+    def runs(self) -> Table:
         """Every measured run (schema "confirmatory"), all contexts."""
         return self._tables("confirmatory")
 
     @cached_property
-    def stages(self) -> pd.DataFrame | None:
+    def stages(self) -> Table | None:
         """Where the instrumented repeats spent their time (schema "stages"), or None."""
         found = list(self.folder.glob("stages-*.csv"))
         return self._tables("stages") if found else None
 
     @cached_property
-    def families(self) -> pd.DataFrame:
+    def families(self) -> Table:
         """One row per (context, family): schema "families"."""
         from specdec_lib.analysis import families_table
 
         return families_table(self.runs, self.design)
 
     @cached_property
-    def summary(self) -> pd.DataFrame:
+    def summary(self) -> Table:
         """One row per context: schema "summary"."""
         from specdec_lib.analysis import summary_table
 
         return summary_table(self.families, self.design)
 
-    def optional(self, schema: str) -> pd.DataFrame | None:
+    def optional(self, schema: str) -> Table | None:
         """The table ``<schema>.csv`` of this folder, or None where it was not made."""
         path = self.folder / f"{schema}.csv"
         if not path.is_file():
@@ -161,7 +163,7 @@ def measured(root: Path | None = None, *, synthetic: bool = False) -> list[Resul
 
 
 def first_with(file: str, root: Path | None = None) -> Results | None:
-    """The folder whose ``file`` a page should show: real weights before random ones, committed before local."""
+    """The folder whose ``file`` a page should show: real weights before random, committed before local."""
     having = [one for one in all_folders(root) if (one.folder / file).is_file()]
     return min(having, key=lambda one: one.synthetic, default=None)
 

@@ -98,11 +98,13 @@ def interval(root: Path | None = None) -> str:
     how = {
         "t-log": "Student's t on log R",
         "bca": f"the BCa bootstrap of mean log R, {number(plan.resamples)} resamples, seed {plan.seed}",
-        "percentile": f"the percentile bootstrap of mean log R, {number(plan.resamples)} resamples, seed {plan.seed}",
+        "percentile": f"the percentile bootstrap of mean log R, {number(plan.resamples)} resamples, seed "
+        f"{plan.seed}",
     }[plan.method]
     return (
         f"The interval is two-sided at {text.percent(plan.level, 0)}: {how}, over families. With fewer than "
-        f"{plan.min_families} families, or fewer than {plan.min_repeats} repeats, there is no interval and no verdict."
+        f"{plan.min_families} families, or fewer than {plan.min_repeats} repeats, there is no interval and "
+        f"no verdict."
     )
 
 

@@ -13,7 +13,7 @@ PICTURE = "book/_static/headline.svg"
 
 
 def draw(root: Path | None = None) -> bytes:
-    """The headline figure of the article and the committed profiles, as SVG; the same bytes for the same data."""
+    """The headline figure of the article and the committed profiles, as SVG: same data, same bytes."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -37,7 +37,7 @@ def phase_value(table: pd.DataFrame, phase: str, quantity: str, context: int | N
 
 
 def summary(root: Path | None = None, k: int = 4) -> pd.DataFrame:
-    """The published table with the columns of our summary: verdict by our rule, alpha and tokens per round by theory.
+    """The published table with our summary's columns: verdict by our rule, alpha and its yield by theory.
 
     Rounds and target calls were published as ranges over all contexts; the middle of each range stands here.
     """

@@ -11,9 +11,8 @@ from specdec_lib.report import compare, figures, folders, landing, style, text
 from specdec_lib.report.style import number
 
 
-def show_verdicts(root: Path | None = None) -> None:
+def show_verdicts(found: list[compare.Source], root: Path | None = None) -> None:
     """The headline figure, the table behind it and a verdict sentence per context and source."""
-    found = compare.sources(root)
     style.use_style()
     style.figure(
         figures.headline(found), alt=landing.alt(found), caption=landing.caption(found), csv=found[-1].csv
@@ -21,7 +20,7 @@ def show_verdicts(root: Path | None = None) -> None:
     style.table(
         compare.table(found, compare.VERDICTS),
         caption="The result per context.",
-        csv=compare.from_article(root).csv,
+        csv=found[-1].csv,
     )
     text.say(*verdicts(found), compare.agreement(found), *_missing(found, root))
 
@@ -34,9 +33,8 @@ def verdicts(found: list[compare.Source]) -> list[str]:
     ]
 
 
-def show_times(root: Path | None = None) -> None:
+def show_times(found: list[compare.Source]) -> None:
     """Medians and R with prefill."""
-    found = compare.sources(root)
     caption = "Decode medians over all measured families, and R_GM with both arms' prefill added."
     style.table(compare.table(found, compare.TIMES), caption=caption, csv=found[-1].csv)
     text.say(*prefill_sentences(found))
@@ -63,9 +61,8 @@ def prefill_sentences(found: list[compare.Source]) -> list[str]:
     return lines
 
 
-def show_forest(root: Path | None = None) -> None:
+def show_forest(found: list[compare.Source], root: Path | None = None) -> None:
     """One forest plot per context."""
-    found = compare.sources(root)
     style.use_style()
     for context in compare.contexts(found):
         ours = [source for source in found if source.results and context in source.results.contexts]
@@ -77,11 +74,13 @@ def show_forest(root: Path | None = None) -> None:
             for label, part in cells.items()
         )
         each = [
-            f"{source.label}: {source.hardware}, {len(cells[source.label])} families, {source.repeats} repeats."
+            f"{source.label}: {source.hardware}, {len(cells[source.label])} families, {source.repeats} "
+            f"repeats."
             for source in ours
         ]
         caption = (
-            f"R per family at {text.context_name(context)} tokens: quotient of the medians over repeats. Bands: intervals of "
+            f"R per family at {text.context_name(context)} tokens: quotient of the medians over repeats. "
+            f"Bands: intervals of "
             "R_GM. " + " ".join(each)
         )
         csv = ours[0].results.csv(f"confirmatory-{context}.csv") if ours[0].results else None
@@ -100,19 +99,20 @@ def family_sentence(label: str, cells: Any) -> str:
         if slower == len(known)
         else "No family is slower"
         if not slower
-        else f"{slower} of {text.families(len(known))} are slower"
+        else f"{slower} of {text.families(len(known))} {'is' if slower == 1 else 'are'} slower"
     )
     return (
-        f"**{label}, {text.context_name(known['context_tokens'].iloc[0])}.** {count} with speculation. The best is "
+        f"**{label}, {text.context_name(known['context_tokens'].iloc[0])}.** {count} with speculation. The "
+        f"best is "
         f"{best['family']} (R = {number(best['R'])}), the worst {worst['family']} (R = {number(worst['R'])})."
     )
 
 
-def show_acceptance(root: Path | None = None) -> None:
+def show_acceptance(found: list[compare.Source]) -> None:
     """Acceptance never alone: with alpha, tokens per round, rounds, target calls and R."""
-    found = compare.sources(root)
     caption = (
-        "Medians over all measured families at k = 4. Published alpha and tokens per round follow from the published acceptance; "
+        "Medians over all measured families at k = 4. Published alpha and tokens per round follow from the "
+        "published acceptance; "
         "published rounds and target calls are the middle of the stated range."
     )
     style.table(compare.table(found, compare.ACCEPTANCE), caption=caption, csv=found[-1].csv)
@@ -125,26 +125,30 @@ def acceptance_sentences(found: list[compare.Source]) -> list[str]:
     for source in found:
         if source.results is None:
             continue
-        loops = source.results.families["repeated_ngram_share"]
+        loops: Any = source.results.families["repeated_ngram_share"]
         above = [row for row in source.rows if row["R_GM_all"] > 1]
         enough = (
             "enough for R above 1 at every context"
             if len(above) == len(source.rows)
             else "not enough for R above 1 at any context"
             if not above
-            else f"enough for R above 1 at {text.listed(text.context_name(row['context_tokens']) for row in above)} only"
+            else f"enough for R above 1 at "
+            f"{text.listed(text.context_name(row['context_tokens']) for row in above)} only"
         )
         lines.append(
-            f"In `{source.results.name}` acceptance is {text.span(row['acceptance_median'] for row in source.rows)} and a round yields "
-            f"{text.span(row['tokens_per_round_median'] for row in source.rows)} tokens: {enough}. The median share of repeated "
-            f"4-grams in the target's own output is {text.percent(float(loops.median()))}; a text that loops flatters every proposer."
+            f"In `{source.results.name}` acceptance is "
+            f"{text.span(row['acceptance_median'] for row in source.rows)} and a round yields "
+            f"{text.span(row['tokens_per_round_median'] for row in source.rows)} tokens: {enough}. The "
+            f"median share of repeated "
+            f"4-grams in the target's own output is {text.percent(float(loops.median()))}; a text that "
+            f"loops flatters every proposer."
         )
     return lines
 
 
-def show_exclusions(root: Path | None = None) -> None:
+def show_exclusions(found: list[compare.Source]) -> None:
     """Cells that failed a check, with the check and what it saw."""
-    for one in _measured_or_say(root):
+    for one in _measured_or_say(found):
         frame = exclusions(one)
         text.say(exclusion_sentence(one))
         if not frame.empty:
@@ -170,12 +174,11 @@ def exclusion_sentence(one: folders.Results) -> str:
     kept, failed = int(cells["in_inference"].sum()), exclusions(one)["check"].value_counts()
     unknown = [name for name in one.design.analysis.exclude_on if bool(cells[f"{name}_passed"].isna().all())]
     lines = [
-        f"**{one.label}.** {kept} of {text.counted(len(cells), 'cell')} (family and context) are in the inference."
+        f"**{one.label}.** {kept} of {text.counted(len(cells), 'cell')} (family and context) are in the "
+        f"inference."
     ]
     lines += (
-        [
-            f"Failed: {text.listed(f'{name} {n} times' if n > 1 else f'{name} once' for name, n in failed.items())}."
-        ]
+        [f"Failed: {text.listed(f'{name} ({n})' for name, n in failed.items())}."]
         if len(failed)
         else ["No check failed."]
     )
@@ -186,9 +189,9 @@ def exclusion_sentence(one: folders.Results) -> str:
     return " ".join(lines)
 
 
-def show_sensitivity(root: Path | None = None) -> None:
+def show_sensitivity(found: list[compare.Source]) -> None:
     """R_GM under other choices; leaving each family out is one line, its range."""
-    for one in _measured_or_say(root):
+    for one in _measured_or_say(found):
         if one.quick:
             continue
         csv = one.csv(f"confirmatory-{one.contexts[0]}.csv")
@@ -201,7 +204,8 @@ def sensitivity(one: folders.Results) -> tuple[pd.DataFrame, str]:
     """The table, and whether any choice changes a verdict."""
     from specdec_lib.analysis import sensitivity_table
 
-    table, rows, changes = sensitivity_table(one.families, one.design), [], []
+    table: Any = sensitivity_table(one.families, one.design)
+    rows, changes = [], []
     for context, part in table.groupby("context_tokens", sort=True):
         name = text.context_name(int(context))  # pyright: ignore[reportArgumentType]
         main = part.loc[part["variant"] == "inference", "verdict"].iloc[0]
@@ -237,15 +241,11 @@ def sensitivity(one: folders.Results) -> tuple[pd.DataFrame, str]:
     return pd.DataFrame(rows), told
 
 
-def show_memory(root: Path | None = None) -> None:
+def show_memory(found: list[compare.Source]) -> None:
     """Peak resident memory and load by others."""
-    found = _measured_or_say(root)
-    if found:
-        style.table(
-            memory(found),
-            caption="Largest over the processes of each context.",
-            csv=found[0].csv(f"confirmatory-{found[0].contexts[0]}.csv"),
-        )
+    if ours := _measured_or_say(found):
+        csv = ours[0].csv(f"confirmatory-{ours[0].contexts[0]}.csv")
+        style.table(memory(ours), caption="Largest over the processes of each context.", csv=csv)
 
 
 def memory(found: list[folders.Results]) -> pd.DataFrame:
@@ -272,11 +272,11 @@ def _cells(source: compare.Source, context: int) -> Any:
     return source.results.families[source.results.families["context_tokens"] == context]
 
 
-def _measured_or_say(root: Path | None) -> list[folders.Results]:
-    found = folders.measured(root)
-    if not found:
+def _measured_or_say(found: list[compare.Source]) -> list[folders.Results]:
+    ours = [source.results for source in found if source.results]
+    if not ours:
         text.say(text.not_measured("these runs"))
-    return found
+    return ours
 
 
 def _missing(found: list[compare.Source], root: Path | None) -> list[str]:

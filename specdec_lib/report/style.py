@@ -24,6 +24,7 @@ INK = "#1a1a1a"  # 17:1 on white
 MUTED = "#595959"  # 7:1 on white, the faintest colour text may have
 GRID = "#d9d9d9"
 NOT_MEASURED = "not measured"
+_LONG = 40  # characters from which a cell needs a width of its own on a phone
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,10 @@ def table(frame: pd.DataFrame, *, caption: str = "", csv: str | None = None, dig
     """
     from IPython.display import display
 
-    head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in frame.columns)
+    head = "".join(
+        f'<th scope="col"{_align(frame.iloc[:, place])}>{html.escape(str(name))}</th>'
+        for place, name in enumerate(frame.columns)
+    )
     rows = []
     for values in frame.itertuples(index=False, name=None):
         rows.append("<tr>" + "".join(_cell(value, digits) for value in values) + "</tr>")
@@ -182,7 +186,12 @@ def _figure_html(fig: Figure, alt: str, caption: str, csv: str | None) -> str:
     buffer = io.BytesIO()
     fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     image = base64.b64encode(buffer.getvalue()).decode()
-    tag = f'<img alt="{html.escape(alt)}" src="data:image/svg+xml;base64,{image}">'
+    width = fig.get_figwidth() * 96  # CSS pixels at its own size
+    size = (
+        f"min-width: {0.62 * width:.0f}px; max-width: "
+        f"{1.3 * width:.0f}px"
+    )  # beyond which letters get lost or loud
+    tag = f'<img alt="{html.escape(alt)}" style="{size}" src="data:image/svg+xml;base64,{image}">'
     return _card("study-figure", tag, caption, csv)
 
 
@@ -190,15 +199,24 @@ def _card(kind: str, body: str, caption: str, csv: str | None) -> str:
     parts = [html.escape(caption)] if caption else []
     address = csv_link(csv) if csv else ""
     if address:
-        parts.append(f'<a href="{html.escape(address)}" download>CSV</a>')
+        kind_of_file = address.rpartition(".")[2].upper()
+        parts.append(f'<a href="{html.escape(address)}" download>{kind_of_file}</a>')
     below = f"<figcaption>{' '.join(parts)}</figcaption>" if parts else ""
     # tabindex lets a reader scroll the box with the keyboard
     return f'<figure class="{kind}"><div class="study-scroll" tabindex="0">{body}</div>{below}</figure>'
 
 
+def _numeric(value: Any) -> bool:
+    return not isinstance(value, (str, bool)) and not _missing(value) and hasattr(value, "__float__")
+
+
+def _align(column: Any) -> str:
+    """A heading stands over its numbers."""
+    return ' class="number"' if len(column) and _numeric(column.iloc[0]) else ""
+
+
 def _cell(value: Any, digits: int) -> str:
-    numeric = not isinstance(value, (str, bool)) and not _missing(value) and hasattr(value, "__float__")
-    kind = ' class="number"' if numeric else ""
+    kind = ' class="number"' if _numeric(value) else ' class="long"' if len(str(value)) > _LONG else ""
     return f"<td{kind}>{html.escape(number(value, digits=digits))}</td>"
 
 

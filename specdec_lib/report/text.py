@@ -51,7 +51,7 @@ def families(n: int) -> str:
 
 
 def span(values: Iterable[float], unit: str = "", digits: int = 3) -> str:
-    """ "0.5 to 0.6": the range of ``values``; one value if they are equal when shown; missing ones do not count."""
+    """ "0.5 to 0.6": the range of ``values``; one value if they look equal; missing ones do not count."""
     known = [float(value) for value in values if value is not None and value == value]
     if not known:
         return "not measured"
@@ -67,18 +67,18 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def estimate(row: Mapping[str, Any]) -> str:
-    """R_GM with its interval, or alone where there is none: "0.531 [0.424, 0.606]"."""
+    """R_GM with its interval, or alone where there is none: "0.531 [0.424, 0.606]", in one unbroken line."""
     if row["R_GM"] is None or row["R_GM"] != row["R_GM"]:
         return "none"
     if row["low"] is None or row["low"] != row["low"]:
         return number(row["R_GM"])
-    return f"{number(row['R_GM'])} [{number(row['low'])}, {number(row['high'])}]"
+    return f"{number(row['R_GM'])}\u00a0[{number(row['low'])},\u00a0{number(row['high'])}]"
 
 
 def verdict_sentence(row: Mapping[str, Any], repeats: int | None = None) -> str:
-    """One context's finding in a sentence; ``row`` has context_tokens, R_GM, low, high, verdict, n_in_inference.
+    """One context's finding in a sentence; ``row`` is one of the schema "summary".
 
-    "pays" only if the whole interval lies above 1, "does not" only if below; else undecided, or no verdict at all.
+    "pays" only if the whole interval lies above 1, "does not" only if below; else undecided, or none.
     """
     start = f"At {context_name(row['context_tokens'])} tokens {_VERDICTS[row['verdict']]}"
     if row["R_GM"] is None or row["R_GM"] != row["R_GM"]:

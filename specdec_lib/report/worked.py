@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from specdec_lib.report import folders, style, text
+from specdec_lib.report import figures, folders, style, text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,7 +72,7 @@ def show_rounds(formulation: str, root: Path | None = None) -> None:
 
 
 def choose(rounds: list[Round]) -> tuple[int, Round]:
-    """The round to explain, with its number: one that accepted some proposals and rejected one, if there is such.
+    """The round to explain, with its number: one that accepted some and rejected one, if there is.
 
     A round after the first is preferred, because there the two formulations differ.
     """
@@ -141,7 +141,8 @@ def finding(seen: Round, formulation: str) -> str:
         if formulation == "reference" and accepted < k:
             cut = seen["committed"] + accepted
             parts.append(
-                f"Both caches were trimmed to {cut:,}, then the replacement ran through both models (the repair)."
+                f"Both caches were trimmed to {cut:,}, then the replacement ran through both models (the "
+                f"repair)."
             )
         elif accepted < k:
             parts.append(
@@ -155,7 +156,7 @@ def finding(seen: Round, formulation: str) -> str:
 
 
 def identities(worked: dict[str, Any]) -> pd.DataFrame:
-    """Per formulation: emitted = accepted + rounds - cut, target calls by formula, and both cache invariants."""
+    """Per formulation: emitted = accepted + rounds - cut, target calls by formula, both cache invariants."""
     lines = []
     for formulation, rounds in worked["formulations"].items():
         accepted, emitted = (
@@ -208,11 +209,11 @@ def alt(seen: Round) -> str:
 
 
 def figure(seen: Round) -> Figure:
-    """Upper line: what enters the target's block. Lower line: each row's choice, with an arrow to what it checks."""
+    """Upper line: the target's block. Lower line: each row's choice, with an arrow to what it checks."""
     import matplotlib.pyplot as plt
 
     waiting, k = len(seen["pending"]), len(seen["proposals"])
-    fig, ax = plt.subplots(figsize=(7.2, 3.3))
+    fig, ax = plt.subplots(figsize=(figures.WIDTH, 3.3))
     first = (seen["pending_text"][-1], "last committed") if waiting else ("...", "before the round")
     upper = [first, *((token, f"d{i}") for i, token in enumerate(seen["proposals_text"], start=1))]
     for x, (token, label) in enumerate(upper):
@@ -238,7 +239,9 @@ def figure(seen: Round) -> Figure:
         if index < k:
             ax.annotate(
                 "", (index + 0.93, 0.74), (index + 0.1, 0.26),
-                arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 1.6, "linestyle": "-" if used else ":"},
+                arrowprops={
+                    "arrowstyle": "->", "color": colour, "linewidth": 1.6, "linestyle": "-" if used else ":",
+                },
             )  # fmt: skip
             mark = {"accepted": "=", "rejected: replaced": "≠"}.get(outcome, "")
             ax.text(
@@ -278,7 +281,8 @@ def _box(ax: Any, x: float, y: float, token: str, colour: str, line: str) -> Non
     shown = shown if len(shown) <= 10 else shown[:9] + "…"
     ax.text(
         x, y, shown, ha="center", va="center", fontsize=10, color=style.INK,
-        bbox={"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6, "linestyle": line},
+        bbox={"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6,
+              "linestyle": line},
     )  # fmt: skip
 
 

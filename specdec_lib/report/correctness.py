@@ -1,0 +1,161 @@
+"""The three layers of correctness, kept apart: the rule, the numbers, the text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.report import compare, folders, style, text
+from specdec_lib.report.style import number
+
+FILE = "correctness.csv"
+LAYERS = {"algorithmic": "tokens,", "numerical": "logits,", "margin": "margin", "application": "application"}
+
+
+def find(root: Path | None = None) -> folders.Results | None:
+    """The folder whose correctness table the page shows."""
+    return folders.first_with(FILE, root)
+
+
+def show_layer(layer: str, root: Path | None = None) -> None:
+    """One layer's checks: how many ran, how many passed, the worst value beside its limit."""
+    one = find(root)
+    frame = layer_table(one, layer) if one else pd.DataFrame()
+    if one is None or frame.empty:
+        text.say(text.not_measured(f"the {layer} layer"))
+        return
+    style.table(frame, caption=f"{one.label}: {one.hardware.rpartition(',')[0]}.", csv=one.csv(FILE))
+    text.say(layer_sentence(frame, layer, one))
+
+
+def layer_table(one: folders.Results, layer: str) -> pd.DataFrame:
+    """Per check and precision of ``layer``: subjects, rows, passed, worst value, limit."""
+    table: Any = one.optional("correctness")
+    rows = []
+    if table is not None:
+        table = table[table["check"].str.startswith(LAYERS[layer])]
+        for (check, dtype), part in table.groupby(["check", "dtype"], sort=False):
+            rows.append(
+                {
+                    "check": check,
+                    "precision": dtype,
+                    "subjects": part["subject"].nunique(),
+                    "rows": len(part),
+                    "passed": int(part["passed"].sum()),
+                    "worst": part["value"].max(),
+                    "limit": part["limit"].max(),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def layer_sentence(frame: folders.Table, layer: str, one: folders.Results) -> str:
+    """All passed, or which failed and for whom."""
+    failed = frame[frame["passed"] < frame["rows"]]
+    note = " Random weights (synthetic)." if one.synthetic else ""
+    if failed.empty:
+        return f"All {number(int(frame['rows'].sum()))} checks of the {layer} layer pass.{note}"
+    parts = [
+        f"{row['check']} ({row['rows'] - row['passed']} of {row['rows']} outside)"
+        for row in failed.to_dict("records")
+    ]
+    return f"**Outside the limit:** {text.listed(parts)}.{note}"
+
+
+def show_grid(root: Path | None = None) -> None:
+    """Token equality of every variant: families equal to AR, by formulation, bonus and k."""
+    one = find(root)
+    frame = grid(one) if one else pd.DataFrame()
+    if one is not None and not frame.empty:
+        style.table(
+            frame, caption="Families whose FP32 tokens equal AR's, of all checked, per k.", csv=one.csv(FILE)
+        )
+
+
+def grid(one: folders.Results) -> pd.DataFrame:
+    """One row per formulation and bonus, one column per k: "equal / checked" families."""
+    table: Any = one.optional("correctness")
+    part = table[table["check"] == "tokens, speculative against AR"]
+    rows = []
+    for (formulation, bonus), block in part.groupby(["formulation", "bonus"], sort=False):
+        cells = {f"k={k}": f"{int(g['passed'].sum())}/{len(g)}" for k, g in block.groupby("k", sort=True)}
+        rows.append({"formulation": formulation, "bonus": "yes" if bonus else "no", **cells})
+    return pd.DataFrame(rows)
+
+
+EQUALITY = {
+    "identical families": lambda row: f"{row['identical_families_n']} of {row['n']}",
+}
+
+
+def show_equality(root: Path | None = None) -> None:
+    """Token equality of the timed runs, in the precision that ran, beside the published counts."""
+    found = compare.sources(root)
+    caption = "Families whose SpecDec tokens are identical to AR's, in the timed runs."
+    style.table(compare.table(found, EQUALITY), caption=caption, csv=found[-1].csv)
+    measured = [source.results for source in found if source.results]
+    if not measured:
+        text.say(text.not_measured("token equality of the timed runs"))
+    for one in measured:
+        text.say(equality_sentence(one))
+        style.table(
+            divergence(one),
+            caption=f"{one.label}: {one.hardware}.",
+            csv=one.csv(f"confirmatory-{one.contexts[0]}.csv"),
+        )
+
+
+def divergence(one: folders.Results) -> pd.DataFrame:
+    """Per family: "identical", or the first token that differs, per context."""
+    cells: Any = one.families
+    rows = []
+    for family, part in cells.groupby("family", sort=False):
+        shown = {
+            text.context_name(int(row["context_tokens"])): "identical"
+            if row["identical"]
+            else f"token {int(row['first_divergence_tokens']) + 1}"
+            if row["first_divergence_tokens"] == row["first_divergence_tokens"]
+            and row["first_divergence_tokens"] is not pd.NA
+            else "not repeatable"
+            for row in part.to_dict("records")
+        }
+        rows.append(
+            {
+                "family": family,
+                **shown,
+                "4-grams repeated": text.percent(float(part["repeated_ngram_share"].median()), 0),
+            }
+        )
+    return pd.DataFrame(rows).fillna("not measured")
+
+
+def equality_sentence(one: folders.Results) -> str:
+    """How many cells are token-identical, repeat themselves, would have ended early."""
+    from specdec_lib.analysis import equality_table
+
+    table: Any = equality_table(one.families)
+    cells = len(one.families)
+    identical, repeat = int(table["identical_n"].sum()), int(table["deterministic_n"].sum())
+    ended = int(one.families["natural_end"].sum())
+    alone = (
+        "Each arm alone repeats its tokens in every cell"
+        if repeat == cells
+        else f"Each arm alone repeats its tokens in {repeat} of {cells} cells"
+    )
+    ends = (
+        "no output would have ended within the measured tokens"
+        if not ended
+        else f"{ended} outputs would have ended within the measured tokens"
+    )
+    return f"**{one.label}.** {identical} of {cells} cells are token-identical in both arms. {alone}; {ends}."
+
+
+def show_application(root: Path | None = None) -> None:
+    """The application layer, where the table has it."""
+    one = find(root)
+    if one is None or layer_table(one, "application").empty:
+        text.say("**Not measured.** No correctness table here holds a check of the final text.")
+        return
+    show_layer("application", root)

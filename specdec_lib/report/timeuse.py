@@ -1,0 +1,212 @@
+"""Where the time goes: what bytes and layers predict, the stages of a round, the share of bandwidth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.costmodel import predicted_R
+from specdec_lib.report import compare, figures, folders, style, text
+from specdec_lib.report.style import number
+
+_CLOSE_CALL = 0.02  # two predictions this near to each other are not told apart
+
+
+def ours(found: list[compare.Source]) -> list[folders.Results]:
+    """The measured folders of a comparison."""
+    return [source.results for source in found if source.results]
+
+
+def show_stages(found: list[compare.Source]) -> None:
+    """Stacked bars per folder, context and arm, and the finding."""
+    style.use_style()
+    shown = False
+    for one in ours(found):
+        shares = stage_seconds(one)
+        if not shares:
+            continue
+        shown = True
+        told = stage_sentence(one)
+        caption = (
+            f"{one.label}: {one.hardware}. One instrumented repeat per family and arm, never counted in R; "
+            f"medians over "
+            f"{text.families(one.families['family'].nunique())}; a part below 8 % has no label."
+        )
+        alt = "Stacked bars of seconds per stage. " + told
+        style.figure(
+            figures.stage_shares(shares),
+            alt=alt,
+            caption=caption,
+            csv=one.csv(f"stages-{one.contexts[0]}.csv"),
+        )
+        text.say(told)
+    if not shown:
+        text.say(text.not_measured("the stages of a round"))
+
+
+def stage_seconds(one: folders.Results) -> dict[str, dict[str, float]]:
+    """Per "context arm": median seconds of every stage over families; {} without a stages table."""
+    if one.stages is None:
+        return {}
+    names = {"ar": "AR", "spec": "SpecDec"}
+    medians: Any = one.stages.groupby(["context_tokens", "arm", "stage"])["stage_s"].median()
+    order = ["draft", "verify", "accept", "repair", "other"]
+    return {
+        f"{text.context_name(int(context))} {names[arm]}": {
+            stage: float(medians.get((context, arm, stage), 0.0)) for stage in order
+        }
+        for context in one.contexts
+        for arm in names
+        if (context, arm) in medians.index.droplevel(2)
+    }
+
+
+def stage_sentence(one: folders.Results) -> str:
+    """The largest stage of the SpecDec arm per context, with its share."""
+    parts = []
+    for label, stages in stage_seconds(one).items():
+        total = sum(stages.values())
+        if label.endswith("SpecDec") and total:
+            largest = max(stages, key=lambda stage: stages[stage])
+            draft = f", the draft {text.percent(stages['draft'] / total)}" if largest != "draft" else ""
+            parts.append(
+                f"at {label.split()[0]} {largest} takes {text.percent(stages[largest] / total)}{draft}"
+            )
+    return f"In `{one.name}` the largest part of the SpecDec time is: {'; '.join(parts)}." if parts else ""
+
+
+def show_roofline(found: list[compare.Source]) -> None:
+    """AR's bytes per step, achieved bytes per second and their share of the measured bandwidth."""
+    having = [one for one in ours(found) if not roofline(one).empty]
+    if not having:
+        text.say(text.not_measured("the share of the read bandwidth"))
+    for one in having:
+        frame = roofline(one)
+        bandwidth = number(one.provenance["device"]["read_bandwidth_bytes_per_s"] / 1e9, "GB/s")
+        caption = (
+            f"{one.label}: {one.hardware}, read bandwidth {bandwidth} by the same definition on every "
+            f"device. Medians over "
+            "families of AR's decode time per step."
+        )
+        style.table(frame, caption=caption, csv=one.csv(folders.PROVENANCE))
+        text.say(roofline_sentence(one))
+
+
+def roofline(one: folders.Results) -> pd.DataFrame:
+    """AR per context: bytes read per step (weights, cache at its mean length), and their rate."""
+    target = one.provenance.get("models", {}).get("target")
+    bandwidth = one.provenance.get("device", {}).get("read_bandwidth_bytes_per_s")
+    if not target or not bandwidth:
+        return pd.DataFrame()
+    rows = []
+    for row in one.summary.to_dict("records"):
+        context, new = row["context_tokens"], one.profile.new_tokens
+        read = target["step_bytes"] + target["kv_bytes_per_token"] * (context - new / 2)
+        step = row["ar_median_s"] / (new - 1)
+        rows.append(
+            {
+                "context": text.context_name(context),
+                "bytes per step, MB": read / 1e6,
+                "AR step, ms": step * 1e3,
+                "tokens/s": 1 / step,
+                "achieved, GB/s": read / step / 1e9,
+                "share of bandwidth": text.percent(read / step / bandwidth),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def roofline_sentence(one: folders.Results) -> str:
+    """How good the baseline is; a speed-up over a weak one is no finding."""
+    bandwidth = one.provenance["device"]["read_bandwidth_bytes_per_s"]
+    shares = [row["achieved, GB/s"] * 1e9 / bandwidth for row in roofline(one).to_dict("records")]
+    weak = min(shares) < 0.5
+    told = (
+        "Less than half at some context: an R over this baseline says as much about the baseline."
+        if weak
+        else "The baseline is not a weak one."
+    )
+    return (
+        f"In `{one.name}` AR reaches {text.span((s * 100 for s in shares), digits=3)} % of the "
+        f"bandwidth. {told}"
+    )
+
+
+def predictions(one: folders.Results, acceptance_alpha: float) -> pd.DataFrame:
+    """R by the cost line, v = 1, if a draft step costs the ratio of the bytes, or of the layers."""
+    models = one.provenance.get("models")
+    if not models:
+        return pd.DataFrame()
+    profile, rows = one.profile, []
+    measured = {row["context_tokens"]: row["R_GM_all"] for row in one.summary.to_dict("records")}
+    for context in one.contexts:
+        read = {
+            role: part["step_bytes"] + part["kv_bytes_per_token"] * context for role, part in models.items()
+        }
+        costs = {
+            "bytes": read["draft"] / read["target"],
+            "layers": models["draft"]["layers"] / models["target"]["layers"],
+        }
+        rows.append(
+            {"context": text.context_name(context)}
+            | {
+                f"R if time follows {name}": predicted_R(
+                    cost,
+                    1.0,
+                    profile.k,
+                    acceptance_alpha,
+                    profile.formulation,
+                    profile.bonus,
+                    new_tokens=profile.new_tokens,
+                )
+                for name, cost in costs.items()
+            }
+            | {"R measured": measured[context]}
+        )
+    return pd.DataFrame(rows)
+
+
+def show_predictions(found: list[compare.Source]) -> None:
+    """What bytes or layers predict with the published acceptance, against R as measured."""
+    alphas = [row["alpha_median"] for row in found[0].rows]
+    alpha = sum(alphas) / len(alphas)
+    told = False
+    for one in ours(found):
+        frame = predictions(one, alpha)
+        if frame.empty:
+            continue
+        told = True
+        caption = (
+            f"{one.label}: the cost line with alpha = {number(alpha)}, the mean of the published "
+            f"study, and v = 1."
+        )
+        style.table(frame, caption=caption, csv=one.csv(folders.PROVENANCE))
+        text.say(prediction_sentence(one, frame))
+    if not told:
+        text.say(text.not_measured("a prediction from this machine's own models"))
+
+
+def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
+    """Which of the two predictions is nearer to what was measured."""
+    wins = []
+    for row in frame.to_dict("records"):
+        off = {
+            name: abs(row[f"R if time follows {name}"] / row["R measured"] - 1)
+            for name in ("bytes", "layers")
+        }
+        wins.append(
+            min(off, key=lambda name: off[name])
+            if abs(off["bytes"] - off["layers"]) > _CLOSE_CALL
+            else "neither"
+        )
+    if len(set(wins)) == 1:
+        if wins[0] == "neither":
+            return f"In `{one.name}` the two predictions are equally far from what was measured."
+        return (
+            f"In `{one.name}` what was measured is nearer to the prediction from {wins[0]} at every context."
+        )
+    each = text.listed(
+        f"{win} at {row['context']}" for win, row in zip(wins, frame.to_dict("records"), strict=True)
+    )
+    return f"In `{one.name}` the nearer prediction differs: {each}."

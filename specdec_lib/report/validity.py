@@ -1,0 +1,223 @@
+"""Is the measurement valid: A/A runs, the limits they give, and what a small interval is worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from specdec_lib.report import figures, folders, style, text
+from specdec_lib.report.style import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COMMAND = "make runs PROFILE=cpu-full"
+SLOWDOWN = 1.1
+_ARMS = ("ar", "ar-again")
+
+
+def show_aa(root: Path | None = None) -> None:
+    """R of AR against AR per context, and the planted slow-down."""
+    if (one := folders.first_with("aa.csv", root)) is None:
+        text.say(text.not_measured("AR against AR", COMMAND))
+        return
+    plain, planted, families = aa(one)
+    rows = [
+        {"context": text.context_name(row["context_tokens"]), "runs": runs, "R_GM": text.estimate(row),
+         "families": row["n_in_inference"],
+         "interval contains 1": _holds(row)}
+        for runs, table in (("A/A", plain), (f"second arm slowed by "
+                                             f"{text.percent(SLOWDOWN - 1, 0)}", planted))
+        for row in table.to_dict("records")
+    ]  # fmt: skip
+    caption = (
+        f"{one.label}: {one.hardware}. Development families, {one.profile.repeats} repeats, the plan "
+        f"of the confirmatory run."
+    )
+    style.table(pd.DataFrame(rows), caption=caption, csv=one.csv("aa.csv"))
+    text.say(aa_sentence(plain, families), planted_sentence(planted))
+
+
+def aa(one: folders.Results) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Summary of the A/A runs, of the same with the planted slow-down, and the A/A families table."""
+    from specdec_lib.analysis import families_table, summary_table
+    from specdec_lib.validity import plant_slowdown
+
+    runs = one.optional("aa")
+    assert runs is not None
+    families = families_table(runs, one.design, arms=_ARMS)
+    slowed = families_table(plant_slowdown(runs, "ar-again", SLOWDOWN), one.design, arms=_ARMS)
+    return summary_table(families, one.design), summary_table(slowed, one.design), families
+
+
+def aa_sentence(plain: folders.Table, families: folders.Table) -> str:
+    """Whether AR against AR gives 1, as it must."""
+    rows = plain.to_dict("records")
+    bounded = [row for row in rows if row["low"] == row["low"]]
+    worst = float((families["R"] - 1).abs().max())
+    tail = f"The largest difference of a single family is {text.percent(worst)}."
+    if not bounded:
+        return f"No context has an interval here. {tail}"
+    missed = [
+        text.context_name(row["context_tokens"]) for row in bounded if not row["low"] <= 1 <= row["high"]
+    ]
+    if missed:
+        return (
+            f"**AR against AR is not 1 within its interval at {text.listed(missed)}**: a bias of the "
+            f"measurement. {tail}"
+        )
+    where = text.listed(text.context_name(row["context_tokens"]) for row in bounded)
+    return f"AR against AR is 1 within its interval at {where}, as it must be. {tail}"
+
+
+def planted_sentence(planted: pd.DataFrame) -> str:
+    """Whether a known slow-down was found."""
+    rows = [row for row in planted.to_dict("records") if row["low"] == row["low"]]
+    if not rows:
+        return ""
+    seen = [text.context_name(row["context_tokens"]) for row in rows if row["high"] < 1]
+    name = f"A planted slow-down of {text.percent(SLOWDOWN - 1, 0)}"
+    if len(seen) == len(rows):
+        return f"{name} is found at every context."
+    return (
+        f"{name} is found at {text.listed(seen)} only."
+        if seen
+        else f"**{name} is not found at any context.**"
+    )
+
+
+def show_thresholds(root: Path | None = None) -> None:
+    """Limits from the A/A rule beside the frozen ones."""
+    one = folders.first_with("thresholds.csv", root)
+    if one is None:
+        text.say(text.not_measured("the limits that A/A runs give", COMMAND))
+        return
+    frame = thresholds(one)
+    style.table(
+        frame,
+        caption=f"{one.label}: the rule's limits and those of design.toml.",
+        csv=one.csv("thresholds.csv"),
+    )
+    text.say(threshold_sentence(frame))
+
+
+def thresholds(one: folders.Results) -> pd.DataFrame:
+    """Per check: cells, observed 95th percentile, default, what the rule gives, what is frozen."""
+    table: Any = one.optional("thresholds")
+    rows = []
+    for row in table.to_dict("records"):
+        frozen = getattr(one.design.analysis.thresholds(row["device_kind"]), row["check"])
+        shown = {name: text.percent(row[name]) for name in ("observed", "default", "threshold")}
+        rows.append(
+            {"check": row["check"], "A/A cells": row["cells_n"], "95th percentile": shown["observed"],
+             "default": shown["default"],
+             "by the rule": shown["threshold"], "frozen": text.percent(frozen)}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def threshold_sentence(frame: pd.DataFrame) -> str:
+    """Whether design.toml holds the limits that the rule gives."""
+    other = [row["check"] for row in frame.to_dict("records") if row["by the rule"] != row["frozen"]]
+    return (
+        f"The frozen limit differs from the rule's for {text.listed(other)}."
+        if other
+        else "The frozen limits are the rule's."
+    )
+
+
+def show_coverage(root: Path | None = None) -> None:
+    """The coverage simulation: figure, table, and what a small study's interval is worth."""
+    one = folders.first_with("coverage.csv", root)
+    if one is None:
+        text.say(text.not_measured("the coverage simulation", COMMAND))
+        return
+    table: Any = one.optional("coverage")
+    style.use_style()
+    told = coverage_sentences(table, one.design.analysis.interval.method)
+    caption = (
+        f"Coverage of {number(int(table['replications_n'].iloc[0]))} simulated studies per point, lognormal "
+        f"family effects with "
+        f"standard deviation {table['sigma'].iloc[0]:g} in log R; bars are two Monte Carlo standard errors. "
+        f"A simulation: no hardware."
+    )
+    style.figure(coverage_figure(table), alt=" ".join(told), caption=caption, csv=one.csv("coverage.csv"))
+    frame = pd.DataFrame(
+        {"families": row["families_n"], "interval": row["method"], "coverage": text.percent(row["coverage"]),
+         "mean width in log R": row["mean_width"]}
+        for row in table.to_dict("records")
+    )  # fmt: skip
+    style.table(frame, caption="Coverage and width.", csv=one.csv("coverage.csv"))
+    text.say(*told)
+
+
+def coverage_sentences(table: Any, frozen: str) -> list[str]:
+    """What the simulation supports, and how far a bootstrap over the fewest families falls short."""
+    from specdec_lib.validity import choose_method
+
+    chosen, level = choose_method(table), float(table["level"].iloc[0])
+    few, many = int(table["families_n"].min()), int(table["families_n"].max())
+    told = "which is the frozen one" if chosen == frozen else f"**but design.toml has {frozen}**"
+    lines = [f"The rule chooses {chosen}, {told}."]
+    small = table[table["families_n"] == few].set_index("method")
+    for name, row in small.iterrows():
+        short = level - row["coverage"] > 2 * row["coverage_error"]
+        if name != chosen and short:
+            lines.append(
+                f"With {few} families a nominal {text.percent(level, 0)} interval by {name} contains the "
+                f"truth in "
+                f"{text.percent(row['coverage'])} of studies: it promises more than it holds."
+            )
+    wide = table[table["method"] == chosen].set_index("families_n")["mean_width"]
+    if few != many:
+        lines.append(
+            f"With {few} families the {chosen} interval is {number(float(wide[few] / wide[many]))} times as "
+            f"wide as with {many}."
+        )
+    return lines
+
+
+def coverage_figure(table: Any) -> Figure:
+    """Coverage by number of families, a marker per method, the nominal level as a line."""
+    import matplotlib.pyplot as plt
+
+    fig, ax = plt.subplots(figsize=(figures.WIDTH, 3.2))
+    sizes = sorted(table["families_n"].unique(), reverse=True)
+    for index, (name, part) in enumerate(table.groupby("method", sort=False)):
+        look = style.SERIES[index]
+        at = [sizes.index(size) + (index - 1) * 0.16 for size in part["families_n"]]
+        ax.errorbar(
+            part["coverage"] * 100,
+            at,
+            xerr=part["coverage_error"] * 200,
+            fmt=look.marker,
+            color=look.colour,
+            capsize=4,
+            label=name,
+        )
+    level = float(table["level"].iloc[0]) * 100
+    ax.axvline(level, color=style.INK, linewidth=1.4, linestyle="-", marker="")
+    ax.text(
+        level,
+        1.01,
+        f"nominal {level:g} %",
+        transform=ax.get_xaxis_transform(),
+        ha="center",
+        va="bottom",
+        fontsize=10,
+    )
+    ax.set_yticks(range(len(sizes)), [text.families(int(size)) for size in sizes])
+    ax.set_ylim(len(sizes) - 0.5, -0.5)
+    ax.set_xlabel("studies whose interval contains the truth, %")
+    ax.grid(axis="y", visible=False)
+    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+    fig.tight_layout()
+    return fig
+
+
+def _holds(row: dict[str, Any]) -> str:
+    if row["low"] != row["low"]:
+        return "no interval"
+    return "yes" if row["low"] <= 1 <= row["high"] else "no"
