@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from specdec_lib.paths import engine_hash, project_root
-from specdec_lib.report import style
-
-_NOT_RESULTS = ("models", "prompts", "published")
-
-
-def result_folders(root: Path) -> list[Path]:
-    """Folders under ``data/`` with a provenance file, so that a reader's own machine joins without code."""
-    found = sorted(path.parent for path in (root / "data").glob("*/provenance.json"))
-    return [folder for folder in found if folder.name not in _NOT_RESULTS and not folder.name.startswith(".")]
-
-
-def provenance(folder: Path) -> dict[str, Any]:
-    """A folder's provenance, nested keys joined with a dot."""
-    return _flat(json.loads((folder / "provenance.json").read_text(encoding="utf-8")))
+from specdec_lib.report import folders, style
 
 
 def show_provenance() -> None:
@@ -29,7 +14,7 @@ def show_provenance() -> None:
     from IPython.display import Markdown, display
 
     root = project_root()
-    columns = {folder.name: provenance(folder) for folder in result_folders(root)}
+    columns = {one.label: _flat(one.provenance) for one in folders.all_folders(root)}
     if not columns:
         display(Markdown("**Not measured here.** Run `make book` to measure on this machine."))
         return
@@ -42,7 +27,11 @@ def show_provenance() -> None:
     for name, values in columns.items():
         recorded = values.get("engine_hash")
         if recorded and recorded != today:
-            display(Markdown(f"The engine's sources have changed since `{name}` was measured."))
+            display(
+                Markdown(
+                    f"The sources have changed since **{name}** was measured; its numbers are as they were."
+                )
+            )
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from specdec_lib.report import figures, folders, style, text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from specdec_lib.report import drawing, folders, style, text
+from specdec_lib.report.drawing import Round, outcome
 
 FILE = "worked-round.json"
-Round = dict[str, Any]
 
 
 def load(root: Path | None = None) -> tuple[dict[str, Any], folders.Results] | None:
@@ -41,7 +38,7 @@ def show(formulation: str, root: Path | None = None) -> None:
         f"Round {number} of the {formulation} formulation, pair {worked['pair']}, FP32, context "
         f"{worked['context_tokens']}, k = {worked['k']}, one run.{note}"
     )
-    style.figure(figure(seen), alt=alt(seen), caption=caption, csv=source.csv(FILE))
+    style.figure(drawing.figure(seen), alt=alt(seen), caption=caption, csv=source.csv(FILE))
     style.table(rows(seen), caption="Which row checks which proposal.")
     style.table(lengths(seen), caption="Tokens in each cache during the round.")
     text.say(finding(seen, formulation))
@@ -100,7 +97,7 @@ def rows(seen: Round) -> pd.DataFrame:
                 "after the token": "before the round" if row < 0 else _fed(seen, row),
                 "target's choice": quoted(choice),
                 "checks": checks,
-                "outcome": _outcome(seen, index),
+                "outcome": outcome(seen, index),
             }
         )
     return pd.DataFrame(lines)
@@ -208,91 +205,9 @@ def alt(seen: Round) -> str:
     )
 
 
-def figure(seen: Round) -> Figure:
-    """Upper line: the target's block. Lower line: each row's choice, with an arrow to what it checks."""
-    import matplotlib.pyplot as plt
-
-    waiting, k = len(seen["pending"]), len(seen["proposals"])
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 3.3))
-    first = (seen["pending_text"][-1], "last committed") if waiting else ("...", "before the round")
-    upper = [first, *((token, f"d{i}") for i, token in enumerate(seen["proposals_text"], start=1))]
-    for x, (token, label) in enumerate(upper):
-        dashed = x == 0 and not waiting
-        _box(ax, x, 1.0, token, style.MUTED if x == 0 else style.AR.colour, "--" if dashed else "-")
-        ax.text(x, 1.34, label, ha="center", fontsize=10, color=style.MUTED)
-    for index, choice in enumerate(seen["choices_text"]):
-        outcome = _outcome(seen, index)
-        used = outcome != "not used"
-        colour = {"accepted": "#00664b", "rejected: replaced": style.SPEC.colour}.get(outcome, style.MUTED)
-        if outcome == "bonus":
-            colour = "#00664b"
-        row = index + waiting - 1
-        _box(ax, index, 0.0, choice, colour, "-" if used else ":")
-        ax.text(
-            index,
-            -0.46,
-            "saved_next" if row < 0 else f"rows[{row}]",
-            ha="center",
-            fontsize=10,
-            color=style.INK,
-        )
-        if index < k:
-            ax.annotate(
-                "", (index + 0.93, 0.74), (index + 0.1, 0.26),
-                arrowprops={
-                    "arrowstyle": "->", "color": colour, "linewidth": 1.6, "linestyle": "-" if used else ":",
-                },
-            )  # fmt: skip
-            mark = {"accepted": "=", "rejected: replaced": "≠"}.get(outcome, "")
-            ax.text(
-                index + 0.36,
-                0.52,
-                mark,
-                ha="center",
-                va="center",
-                fontsize=13,
-                color=colour,
-                fontweight="bold",
-            )
-        ax.text(
-            index,
-            -0.74,
-            {"rejected: replaced": "replaces"}.get(outcome, outcome),
-            ha="center",
-            fontsize=9,
-            color=colour,
-        )
-    ax.text(-0.62, 1.0, "block", ha="right", va="center", fontsize=10)
-    ax.text(-0.62, 0.0, "choice", ha="right", va="center", fontsize=10)
-    ax.set_xlim(-1.2, k + 0.6)
-    ax.set_ylim(-0.95, 1.6)
-    ax.axis("off")
-    fig.tight_layout()
-    return fig
-
-
 def quoted(token: str) -> str:
     """A token with its spaces and line ends visible."""
     return "“" + token.replace("\n", "⏎").replace(" ", "␣") + "”"
-
-
-def _box(ax: Any, x: float, y: float, token: str, colour: str, line: str) -> None:
-    shown = token.replace("\n", "⏎").replace(" ", "·").replace("$", r"\$")
-    shown = shown if len(shown) <= 10 else shown[:9] + "…"
-    ax.text(
-        x, y, shown, ha="center", va="center", fontsize=10, color=style.INK,
-        bbox={"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6,
-              "linestyle": line},
-    )  # fmt: skip
-
-
-def _outcome(seen: Round, index: int) -> str:
-    accepted, k = seen["accepted"], len(seen["proposals"])
-    if index < accepted:
-        return "accepted"
-    if index == accepted:
-        return "rejected: replaced" if index < k else ("bonus" if len(seen["emitted"]) > k else "not used")
-    return "not used"
 
 
 def _fed(seen: Round, row: int) -> str:

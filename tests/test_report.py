@@ -1,0 +1,455 @@
+"""The report's helpers: what a page shows comes from data, and sentences follow it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from specdec_lib import errors
+from specdec_lib.records import write_table
+from specdec_lib.report import (
+    audit,
+    compare,
+    correctness,
+    drawing,
+    folders,
+    landing,
+    method,
+    picture,
+    published,
+    quality,
+    results,
+    text,
+    timeuse,
+    validity,
+    worked,
+)
+from specdec_lib.schemas import STAGES
+from tests.synthetic_runs import DESIGN_HASH, make_runs
+
+REPOSITORY = Path(__file__).parent.parent
+SHARES = {"draft": 0.6, "verify": 0.3, "accept": 0.02, "repair": 0.06, "other": 0.02}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drawn_without_a_screen() -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The design, the published tables and the prompts' lists; no results."""
+    shutil.copyfile(REPOSITORY / "design.toml", tmp_path / "design.toml")
+    shutil.copytree(REPOSITORY / "data" / "published", tmp_path / "data" / "published")
+    return tmp_path
+
+
+def add(
+    root: Path, name: str, profile: str, ratio: float, sd: float = 0.02, contexts: int = 3, seed: int = 0
+) -> Path:
+    """A folder of made-up results with a known R, for the first ``contexts`` context lengths."""
+    folder = root / "data" / name
+    folder.mkdir()
+    runs = make_runs(profile, ratio, sd, noise=0.001, seed=seed)
+    for context, part in list(runs.groupby("context_tokens"))[:contexts]:
+        write_table(part, folder / f"confirmatory-{context}.csv", "confirmatory")
+        rows = [
+            {"profile": profile, "design_hash": DESIGN_HASH, "family": family,
+             "context_tokens": context, "arm": "spec",
+             "stage": stage, "stage_s": 4 * SHARES[stage], "total_s": 4.0}
+            for family in part["family"].unique() for stage in STAGES
+        ]  # fmt: skip
+        write_table(pd.DataFrame(rows), folder / f"stages-{context}.csv", "stages")
+    provenance(folder, profile)
+    return folder
+
+
+def provenance(folder: Path, profile: str, **more: Any) -> None:
+    record = {
+        "profile": profile,
+        "design_hash": DESIGN_HASH,
+        "machine": {"cpu": "Example CPU", "threads_used": 2},
+        "device": {"device": "cpu", "dtype": "fp32", "read_bandwidth_bytes_per_s": 2e10},
+        "models": {
+            "target": {"step_bytes": 3e8, "kv_bytes_per_token": 20_000, "layers": 30},
+            "draft": {"step_bytes": 1e8, "kv_bytes_per_token": 3_000, "layers": 4},
+        },
+    }
+    (folder / "provenance.json").write_text(json.dumps(record | more))
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Everything a page would display, as text or HTML."""
+    seen: list[str] = []
+
+    def display(*objects: Any, **_: Any) -> None:
+        for one in objects:
+            seen.append(
+                one._repr_html_() if hasattr(one, "_repr_html_") and not hasattr(one, "data") else one.data
+            )
+
+    monkeypatch.setattr("IPython.display.display", display)
+    yield seen
+
+
+# -- numbers come from data
+
+
+def test_a_changed_time_changes_every_number_made_of_it(project: Path) -> None:
+    folder = add(project, "cpu-full", "cpu-full", 0.5, contexts=2)
+    before = compare.sources(project)
+    table = pd.read_csv(folder / "confirmatory-2048.csv")
+    table.loc[table["arm"] == "spec", "decode_s"] /= 4
+    write_table(table, folder / "confirmatory-2048.csv", "confirmatory")
+    after = compare.sources(project)
+    assert compare.headline(before)[1] != compare.headline(after)[1]
+    assert before[1].rows[0]["R_GM"] * 4 == pytest.approx(after[1].rows[0]["R_GM"])
+    assert before[1].rows[1]["R_GM"] == after[1].rows[1]["R_GM"], "the other contexts are as they were"
+    shown = compare.table(after, compare.VERDICTS)
+    assert text.number(after[1].rows[0]["R_GM"]) in list(shown["R_GM"])
+    assert landing.alt(before) != landing.alt(after)
+
+
+def test_a_changed_published_number_changes_the_audit(project: Path) -> None:
+    before = audit.arithmetic(project)
+    path = project / "data" / published.CSV
+    path.write_text(path.read_text().replace(",0.531,", ",0.431,").replace(",0.54,", ",0.64,"))
+    after = audit.arithmetic(project)
+    assert "0.531" in before[-1] and "0.431" in after[-1] and "0.531" not in after[-1]
+    assert before[2] != after[2]
+
+
+def test_the_audit_shows_the_cost_lines_own_numbers(project: Path) -> None:
+    row = audit.rows(project)[0]
+    steps = " ".join(audit.arithmetic(project))
+    for value in (row["v_steps"], row["c_steps"], row["alpha"], row["R_predicted"]):
+        assert text.number(value) in steps
+    assert audit.ratios() == {"layers": 24 / 28, "bytes": pytest.approx(988_065_536 / 3_087_428_608)}
+    given = published.confirmatory(project)
+    launch = " ".join(audit.findings(audit.rows(project), given))
+    assert "launch-bound" in launch and "2K and 8K" in launch
+    cheap = [row | {"c_steps": 0.33} for row in audit.rows(project)]
+    assert "bound by memory bandwidth" in " ".join(audit.findings(cheap, given))
+
+
+# -- verdicts follow the data
+
+
+@pytest.mark.parametrize(
+    ("ratio", "sd", "overview", "sentence"),
+    [(0.6, 0.05, "does not pay at 2K and 4K", "does not pay"),
+     (1.6, 0.05, "pays at 2K and 4K", "decoding pays"),
+     (1.0, 0.3, "is undecided at 2K and 4K", "the interval contains 1")],
+)  # fmt: skip
+def test_the_verdict_is_chosen_by_the_data(
+    project: Path, ratio: float, sd: float, overview: str, sentence: str
+) -> None:
+    add(project, "cpu-full", "cpu-full", ratio, sd, contexts=2)
+    found = compare.sources(project)
+    assert overview in compare.headline(found)[1]
+    assert sentence in results.verdicts(found)[1]
+    repeats = "repeats the published verdict" in compare.agreement(found)
+    assert repeats == (ratio < 1)
+
+
+def test_a_quick_look_has_no_verdict_and_says_so(project: Path) -> None:
+    add(project, "cpu", "cpu", 1.5)
+    found = compare.sources(project)
+    assert [source.label for source in found] == ["published", "cpu (this machine, quick look)"]
+    assert "no verdict" in compare.headline(found)[1] and "a quick look" in compare.headline(found)[1]
+    assert "2 repeats each" in results.verdicts(found)[1]
+    assert set(compare.table(found, compare.VERDICTS)["interval"]) >= {"none"}
+    assert compare.agreement(found) == ""
+    assert ("Not computable with 2 repeats") in quality.exclusion_sentence(found[1].results)  # type: ignore[arg-type]
+
+
+def test_a_cell_that_failed_is_named_with_its_check(project: Path) -> None:
+    folder = add(project, "cpu-full", "cpu-full", 0.5, contexts=2)
+    table = pd.read_csv(folder / "confirmatory-4096.csv")
+    table.loc[(table["family"] == "story") & (table["repeat"] == 2), "others_cpu_share"] = 0.4
+    write_table(table, folder / "confirmatory-4096.csv", "confirmatory")
+    found = compare.sources(project)
+    one = found[1].results
+    assert one is not None
+    row = quality.exclusions(one).iloc[0]
+    assert (row["context"], row["family"], row["check"]) == ("4K", "story", "undisturbed")
+    assert "31 of 32 cells" in quality.exclusion_sentence(
+        one
+    ) and "undisturbed (1)" in quality.exclusion_sentence(one)
+    assert list(compare.table(found, compare.VERDICTS)["families in inference"]).count("15 of 16") == 1
+
+
+def test_the_sensitivity_names_what_changes_a_verdict(project: Path) -> None:
+    add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    one = folders.all_folders(project)[0]
+    frame, told = quality.sensitivity(one)
+    assert told == "No choice changes a verdict." and "leave one family out" in set(frame["choice"])
+
+
+# -- what is missing
+
+
+def test_nothing_measured_reads_not_measured_here(project: Path, shown: list[str]) -> None:
+    landing.show(project)
+    found = compare.sources(project)
+    results.show_verdicts(found, project)
+    for page in (
+        results.show_acceptance,
+        quality.show_exclusions,
+        timeuse.show_stages,
+        timeuse.show_roofline,
+    ):
+        page(found)
+    worked.show("reference", project)
+    validity.show_aa(project)
+    correctness.show_layer("numerical", project)
+    told = "\n".join(shown)
+    assert told.count("**Not measured here:**") >= 8
+    assert "`make book`" in told and "`make runs PROFILE=cpu-full`" in told
+    assert "0.531" in told, "the published numbers stand all the same"
+
+
+def test_a_committed_profile_that_is_missing_fails_with_the_command(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "PENDING", ())
+    with pytest.raises(errors.TableMissing, match="cpu-full") as raised:
+        folders.all_folders(project)
+    assert "make runs PROFILE=cpu-full" in str(raised.value)
+    folder = add(project, "cpu-full", "cpu-full", 0.5)
+    assert len(folders.all_folders(project)) == 1
+    (folder / "confirmatory-4096.csv").unlink()
+    with pytest.raises(errors.TableMissing, match="confirmatory-4096.csv"):
+        compare.sources(project)
+
+
+def test_rows_of_another_design_are_refused(project: Path) -> None:
+    folder = add(project, "cpu", "cpu", 1.5)
+    provenance(folder, "cpu", design_hash="f" * 16)
+    with pytest.raises(errors.MixedDesign):
+        compare.sources(project)
+
+
+# -- which folders join
+
+
+def test_a_readers_own_folder_joins_by_itself(project: Path) -> None:
+    add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    add(project, "my-laptop", "cpu", 1.2)
+    add(project, "cpu-lab", "cpu", 1.2)
+    add(project, "smoke", "smoke", 0.3)
+    labels = [source.label for source in compare.sources(project)]
+    assert labels == ["published", "cpu-full", "my-laptop (this machine, quick look)"]
+    everything = [one.label for one in folders.all_folders(project)]
+    assert "smoke (this machine, synthetic, quick look)" in everything and "cpu-lab" not in str(everything)
+    assert [source.label for source in compare.sources(project, committed_only=True)] == [
+        "published",
+        "cpu-full",
+    ]
+
+
+def test_acceptance_never_stands_alone(project: Path) -> None:
+    add(project, "cpu", "cpu", 1.5)
+    frame = compare.table(compare.sources(project), compare.ACCEPTANCE)
+    assert {"acceptance", "alpha", "tokens per round", "rounds", "target calls", "R_GM"} <= set(frame.columns)
+
+
+# -- where the time goes
+
+
+def test_stages_roofline_and_prediction(project: Path) -> None:
+    folder = add(project, "cpu-full", "cpu-full", 0.9, contexts=1)
+    one = folders.all_folders(project)[0]
+    assert "draft takes 60.0" in timeuse.stage_sentence(one)
+    row = timeuse.roofline(one).iloc[0]
+    read = 3e8 + 20_000 * (2048 - 32)
+    assert row["bytes per step, MB"] == pytest.approx(read / 1e6)
+    assert row["achieved, GB/s"] == pytest.approx(read / (one.summary["ar_median_s"][0] / 63) / 1e9)
+    assert "nearer to the prediction from" in timeuse.prediction_sentence(one, timeuse.predictions(one, 0.75))
+    provenance(folder, "cpu-full", models={}, device={})
+    bare = folders.all_folders(project)[0]
+    assert timeuse.roofline(bare).empty and timeuse.predictions(bare, 0.75).empty
+
+
+def test_which_machine_it_is_follows_the_measured_ratio(project: Path) -> None:
+    add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    one = folders.all_folders(project)[0]
+    made = {"context": "2K", "R if time follows bytes": 0.9, "R if time follows layers": 1.2}
+    for value, nearer in ((0.91, "from bytes"), (1.3, "from layers")):
+        assert nearer in timeuse.prediction_sentence(one, pd.DataFrame([made | {"R measured": value}]))
+
+
+# -- the worked round
+
+
+def seen_round(waiting: bool, accepted: int) -> dict[str, Any]:
+    choices = [f"t{i}" if i < accepted else f"x{i}" for i in range(4)] + ["bonus"]
+    end = 100 + accepted + 1 - waiting
+    return {
+        "committed": 100, "pending": [1] * waiting, "pending_text": ["p"] * waiting, "accepted": accepted,
+        "proposals": [1, 2, 3, 4], "proposals_text": ["t0", "t1", "t2", "t3"], "choices_text": choices,
+        "emitted": [0] * (accepted + 1), "emitted_text": choices[: accepted + 1],
+        "start": {"target": 100 - waiting, "draft": 100 - waiting}, "verified": {"target": 104, "draft": 103},
+        "end": {"target": end, "draft": end},
+    }  # fmt: skip
+
+
+def test_the_rows_are_aligned_as_the_engine_aligns_them() -> None:
+    reference, free = (worked.rows(seen_round(waiting, 2)) for waiting in (False, True))
+    assert list(reference["logits"]) == ["saved_next", "rows[0]", "rows[1]", "rows[2]", "rows[3]"]
+    assert list(free["logits"]) == ["rows[0]", "rows[1]", "rows[2]", "rows[3]", "rows[4]"]
+    frame: Any
+    for frame in (reference, free):
+        assert list(frame["outcome"]) == ["accepted"] * 2 + ["rejected: replaced"] + ["not used"] * 2
+        assert frame["checks"][0].startswith("d1") and frame["checks"][4] == "nothing: the bonus"
+    assert worked.rows(seen_round(True, 4))["outcome"].iloc[-1] == "bonus"
+
+
+def test_the_finding_of_a_round_follows_the_round() -> None:
+    assert "trimmed to 102" in worked.finding(seen_round(False, 2), "reference")
+    assert "hold every committed token but the last" in worked.finding(seen_round(True, 2), "repair-free")
+    assert "All 4 proposals" in worked.finding(seen_round(True, 4), "repair-free")
+
+
+def test_a_round_with_a_rejection_in_it_is_chosen_and_drawn() -> None:
+    rounds = [seen_round(True, a) for a in (2, 0, 4, 3)]
+    number, chosen = worked.choose(rounds)
+    assert number == 4, "not the first, and neither all nor nothing"
+    assert len(drawing.figure(chosen).axes) == 1
+    table: Any = worked.identities({"formulations": {"repair-free": rounds}})
+    assert table["emitted"][0] == table["accepted + rounds - cut"][0] == 13
+    assert table["cache length after every round"][0] == "as stated"
+    rounds[1]["end"] = {"target": 104, "draft": 104}
+    table = worked.identities({"formulations": {"repair-free": rounds}})
+    assert table["cache length after every round"][0] == "NOT as stated"
+
+
+# -- validity, correctness
+
+
+def test_a_bias_in_aa_runs_is_said(project: Path) -> None:
+    folder = add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    for ratio, says in ((1.0, "is 1 within its interval"), (0.8, "is not 1 within its interval")):
+        runs: Any = make_runs("cpu-full", ratio, 0.0, 0.004, 1, ("ar", "ar-again"))
+        write_table(runs[runs["context_tokens"] == 2048], folder / "aa.csv", "aa")
+        one = folders.first_with("aa.csv", project)
+        assert one is not None
+        plain, planted, cells = validity.aa(one)
+        assert says in validity.aa_sentence(plain, cells)
+        assert "found at every context" in validity.planted_sentence(planted)
+
+
+def test_the_coverage_page_says_when_the_frozen_method_is_not_the_chosen_one() -> None:
+    base = {"level": 0.95, "sigma": 0.3, "replications_n": 4000, "resamples_n": 9, "coverage_error": 0.004}
+    cases = [("t-log", 16, 0.95, 0.3), ("t-log", 4, 0.95, 0.9), ("bca", 16, 0.92, 0.28), ("bca", 4, 0.8, 0.5)]
+    table = pd.DataFrame(
+        [base | {"method": m, "families_n": n, "coverage": c, "mean_width": w} for m, n, c, w in cases]
+    )
+    told = " ".join(validity.coverage_sentences(table, "t-log"))
+    assert "which is the frozen one" in told and "by bca" in told and "3.00 times as wide" in told
+    assert "but design.toml has bca" in validity.coverage_sentences(table, "bca")[0]
+
+
+def test_a_failed_correctness_check_is_said(project: Path) -> None:
+    folder = add(project, "cpu", "cpu", 1.5)
+    row = {"profile": "cpu", "design_hash": DESIGN_HASH, "subject": "story", "model_kind": "llama",
+           "formulation": None, "bonus": None, "k": 4, "dtype": "bf16", "check": "margin rule", "limit": 0.5}  # fmt: skip
+    for value, says in ((0.1, "pass"), (0.7, "Outside the limit")):
+        write_table(
+            pd.DataFrame([row | {"value": value, "passed": value <= 0.5}]),
+            folder / "correctness.csv",
+            "correctness",
+        )
+        one = correctness.find(project)
+        assert one is not None
+        assert says in correctness.layer_sentence(correctness.layer_table(one, "margin"), "margin", one)
+    cells = correctness.divergence(one)
+    assert set(cells["2K"]) == {"identical"}
+
+
+# -- the design, the picture, the pages
+
+
+def test_the_method_page_reads_the_design_file(project: Path) -> None:
+    def k() -> str:
+        return str(method.configuration(project).set_index("setting").loc["k", "value"])
+
+    assert k() == "4"
+    path = project / "design.toml"
+    path.write_text(
+        path.read_text().replace("k = 4 ", "k = 6 ").replace("dispersion = 0.05", "dispersion = 0.045")
+    )
+    assert k() == "6"
+    assert "4.5\u00a0%" in list(method.checks(project)["CPU limit"])
+    full = method.profiles(project).set_index("profile").loc["cpu-full"]
+    assert (full["processes"], full["runs"]) == (192, 480)
+    assert len(method.prompt_families(REPOSITORY)) == 20
+
+
+def test_the_readmes_picture_is_that_of_the_committed_data() -> None:
+    assert (REPOSITORY / picture.PICTURE).read_bytes() == picture.draw(REPOSITORY), (
+        "draw it again: python -m specdec_lib.report.picture"
+    )
+
+
+def test_figures_have_words(project: Path, shown: list[str]) -> None:
+    add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    found = compare.sources(project)
+    results.show_forest(found, project)
+    figures = [one for one in shown if "study-figure" in one]
+    assert len(figures) == 1
+    for one in figures:
+        assert (
+            'alt="R per family at' in one
+            and "Example CPU, 2 threads, FP32" in one
+            and "16 families, 5 repeats" in one
+        )
+
+
+def test_pages_keep_their_logic_in_the_library() -> None:
+    for page in (REPOSITORY / "book").glob("*.md"):
+        for cell in page.read_text().split("```{code-cell} ipython3\n")[1:]:
+            code = cell.split("```")[0]
+            lines = [line for line in code.splitlines() if line.strip() and not line.startswith(":")]
+            assert len(lines) <= 8, f"{page.name}: a long cell"
+            numbers = [
+                node.value for node in ast.walk(ast.parse("\n".join(lines))) if isinstance(node, ast.Constant)
+            ]
+            assert not any(
+                isinstance(value, (int, float)) and not isinstance(value, bool) for value in numbers
+            ), page.name
+
+
+def test_the_report_needs_no_torch() -> None:
+    modules = [path.stem for path in (REPOSITORY / "specdec_lib" / "report").glob("[a-z]*.py")]
+    code = "import sys\n" + "".join(f"import specdec_lib.report.{name}\n" for name in modules)
+    code += (
+        "assert 'torch' not in sys.modules and 'transformers' not in sys.modules and 'matplotlib' not "
+        "in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=REPOSITORY)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [(lambda: text.listed(["a"]), "a"), (lambda: text.listed(["a", "b", "c"]), "a, b and c"),
+     (lambda: text.listed([]), ""),
+     (lambda: text.context_name(8192), "8K"), (lambda: text.context_name(500), "500"),
+     (lambda: text.span([0.5, 0.6]), "0.500 to 0.600"), (lambda: text.span([0.5, 0.5001]), "0.500"),
+     (lambda: text.span([]), "not measured"), (lambda: text.percent(0.608), "60.8\u00a0%"),
+     (lambda: text.percent(None), "not measured"), (lambda: text.families(1), "1 family")],
+)  # fmt: skip
+def test_words(call: Any, expected: str) -> None:
+    assert call() == expected
