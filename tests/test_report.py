@@ -365,7 +365,8 @@ def test_the_coverage_page_says_when_the_frozen_method_is_not_the_chosen_one() -
 def test_a_failed_correctness_check_is_said(project: Path) -> None:
     folder = add(project, "cpu", "cpu", 1.5)
     row = {"profile": "cpu", "design_hash": DESIGN_HASH, "subject": "story", "model_kind": "llama",
-           "formulation": None, "bonus": None, "k": 4, "dtype": "bf16", "check": "margin rule", "limit": 0.5}  # fmt: skip
+           "formulation": None, "bonus": None, "k": 4, "dtype": "bf16", "check": "margin rule",
+           "limit": 0.5}  # fmt: skip
     for value, says in ((0.1, "pass"), (0.7, "Outside the limit")):
         write_table(
             pd.DataFrame([row | {"value": value, "passed": value <= 0.5}]),

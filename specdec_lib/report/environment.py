@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from specdec_lib.paths import engine_hash, project_root
-from specdec_lib.report import folders, style
+from specdec_lib.report import folders, style, text
 
 
 def show_provenance() -> None:
     """One table of everything recorded, a column per folder; or how to get one."""
     import pandas as pd
-    from IPython.display import Markdown, display
 
     root = project_root()
     columns = {one.label: _flat(one.provenance) for one in folders.all_folders(root)}
     if not columns:
-        display(Markdown("**Not measured here.** Run `make book` to measure on this machine."))
+        text.say(text.not_measured("a provenance file"))
         return
     keys = list(dict.fromkeys(key for values in columns.values() for key in values))
     frame = pd.DataFrame(
@@ -24,14 +23,9 @@ def show_provenance() -> None:
     )
     style.table(frame.astype(object), caption="What was recorded with each folder of results.")
     today = engine_hash(root)
-    for name, values in columns.items():
-        recorded = values.get("engine_hash")
-        if recorded and recorded != today:
-            display(
-                Markdown(
-                    f"The sources have changed since **{name}** was measured; its numbers are as they were."
-                )
-            )
+    changed = [name for name, values in columns.items() if values.get("engine_hash") not in (None, today)]
+    if changed:
+        text.say(f"The library's sources have changed since these were measured: {text.listed(changed)}.")
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
