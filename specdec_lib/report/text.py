@@ -26,7 +26,7 @@ def say(*paragraphs: str) -> None:
 
 def not_measured(what: str, command: str = MEASURE) -> str:
     """What stands where data of the reader's machine would; ``command`` makes them."""
-    return f"**Not measured here:** {what}. `{command}` makes it."
+    return f"**Not measured here:** {what}. To measure: `{command}`."
 
 
 def context_name(tokens: int) -> str:

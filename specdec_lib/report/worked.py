@@ -47,9 +47,8 @@ def show(formulation: str, root: Path | None = None) -> None:
 def show_identities(root: Path | None = None) -> None:
     """The counting identities, checked on every recorded round of both formulations."""
     if loaded := load(root):
-        style.table(
-            identities(loaded[0]), caption="The identities on the recorded runs.", csv=loaded[1].csv(FILE)
-        )
+        frame = identities(loaded[0]).set_index("formulation").T.rename_axis("").reset_index()
+        style.table(frame, caption="The identities on the recorded runs.", csv=loaded[1].csv(FILE))
 
 
 def show_rounds(formulation: str, root: Path | None = None) -> None:
