@@ -307,6 +307,32 @@ def test_eos(formulation: str, bonus: bool, where: str, kind: str) -> None:
     assert len(several.tokens) <= len(ar.tokens)
 
 
+@variants
+@given(data=st.data())
+@profile
+def test_any_script_stops_at_eos(formulation: str, bonus: bool, data: st.DataObject) -> None:
+    """Wherever EOS falls in its round: AR's output up to it, and section 3's counts with the cut."""
+    output = output_of("qwen2")
+    stop = data.draw(st.sets(st.sampled_from(output), min_size=1, max_size=3), label="eos")
+    k = data.draw(st.integers(1, 8), label="k")
+    right = data.draw(st.lists(st.booleans(), min_size=NEW + 8, max_size=NEW + 8), label="right")
+    texts = [t if ok else wrong(t) for t, ok in zip([*output, *[0] * 8], right, strict=True)]
+    done = speculative(
+        pair_of("qwen2").target, Scripted(texts), PROMPT, NEW, k, bonus, formulation=formulation, eos=stop,
+        prefilled=prefilled_of("qwen2"),
+    )  # fmt: skip
+    end = next(i for i, token in enumerate(output) if token in stop)
+    assert done.tokens == list(output[: end + 1])
+    identities(done, bonus)
+    assert done.target_calls == expected_calls(done, formulation, bonus)
+    at = 0
+    for r in done.rounds:
+        assert r.accepted == sum(right[at : at + r.accepted]), "only what stands in the output is counted"
+        assert at + r.accepted <= end + 1
+        at += r.emitted
+    assert not any(r.cut for r in done.rounds[:-1])
+
+
 def test_an_eos_that_never_comes_changes_nothing(tiny_pair: Pair) -> None:
     absent = next(i for i in range(320) if i not in output_of("llama"))
     assert tuple(autoregressive(tiny_pair.target, PROMPT, NEW, absent).tokens) == output_of("llama")

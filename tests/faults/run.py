@@ -1,8 +1,8 @@
 """Apply each patch of this folder to a copy of the repository and see that its test turns red.
 
 ``make faults`` runs all, ``make faults ARGS="<patch or trap> ..."`` some. A patch starts with
-``# test: <pytest node id>`` and ``# trap: <number, or a word>``. Its test must pass without the patch and fail with
-it: one that stays green under its fault guards nothing.
+``# test: <pytest node id>`` and ``# trap: <number, or a word>``. Its test must pass without the patch and
+fail with it: one that stays green under its fault guards nothing.
 """
 
 from __future__ import annotations
