@@ -2,8 +2,8 @@
 
     python benchmarks/decode_against_transformers.py [--context 2048] [--dtype bf16] [--repeats 5]
 
-Decode only, in both: (T64 - T1) / 63, so prefill and set-up cancel. Prints each repeat, the medians, their ratio, and the
-share of the measured read bandwidth that our step reaches. The last line is one JSON document.
+Decode only, in both: (T64 - T1) / 63, so prefill and set-up cancel. Prints each repeat, the medians, their ratio, and
+the share of the measured read bandwidth that our step reaches. The last line is one JSON document.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ NEW = 64
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
     parser.add_argument("--repeats", type=int, default=5)
@@ -45,7 +47,12 @@ def main() -> None:
     def theirs(new: int) -> float:
         start = time.perf_counter()
         reference.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, min_new_tokens=new, do_sample=False, pad_token_id=0
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=new,
+            min_new_tokens=new,
+            do_sample=False,
+            pad_token_id=0,
         )
         return time.perf_counter() - start
 
@@ -62,12 +69,23 @@ def main() -> None:
     best = {name: median(values) for name, values in steps.items()}
     ratios = [theirs / ours for ours, theirs in zip(*steps.values(), strict=True)]
     print(f"tokens/s: ours {1 / best['ours']:.1f}, transformers {1 / best['transformers']:.1f}")
-    print(f"ratio of medians {best['transformers'] / best['ours']:.2f} (repeats {min(ratios):.2f} to {max(ratios):.2f})")
+    print(
+        f"ratio of medians {best['transformers'] / best['ours']:.2f} (repeats {min(ratios):.2f} to {max(ratios):.2f})"
+    )
     print(
         f"ours reads {step_bytes / 1e6:.0f} MB a step at {step_bytes / best['ours'] / 1e9:.1f} GB/s, "
         f"{step_bytes / best['ours'] / bandwidth:.0%} of the measured {bandwidth / 1e9:.1f} GB/s"
     )
-    print(json.dumps({"steps_s": steps, "read_bandwidth_bytes_per_s": bandwidth, "step_bytes": step_bytes, **vars(given)}))
+    print(
+        json.dumps(
+            {
+                "steps_s": steps,
+                "read_bandwidth_bytes_per_s": bandwidth,
+                "step_bytes": step_bytes,
+                **vars(given),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Decision(NamedTuple):
-    """``accepted``: number of proposals that stand, [] int64. ``tokens`` [k + 1]: the accepted ones, then the target's next."""
+    """``accepted``, [] int64: how many proposals stand. ``tokens`` [k + 1]: those, then the target's next."""
 
     accepted: Tensor
     tokens: Tensor
@@ -36,6 +36,6 @@ class Greedy:
     def __call__(self, proposals: Tensor, logits: Tensor) -> Decision:
         choices = logits.argmax(-1)
         accepted = longest_prefix(proposals == choices[: proposals.shape[0]])
-        return Decision(accepted, choices)  # accepted proposals equal the choices, so the choices are the output
-
-
+        return Decision(
+            accepted, choices
+        )  # accepted proposals equal the choices, so the choices are the output

@@ -24,10 +24,18 @@ class KVCache:
     """
 
     def __init__(
-        self, layers: int, kv_heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device
+        self,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
     ) -> None:
         if capacity < 1:
-            raise CacheError(f"capacity {capacity}", expected="at least 1 token", remedy="allocate prompt + new tokens")
+            raise CacheError(
+                f"capacity {capacity}", expected="at least 1 token", remedy="allocate prompt + new tokens"
+            )
         shape = (layers, kv_heads, capacity, head_dim)
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
@@ -97,7 +105,9 @@ class KVCache:
                 keys, values, logits = (file.get_tensor(name) for name in ("keys", "values", "logits"))
         except (SafetensorError, OSError) as fault:
             raise CacheError(
-                f"{Path(path).name} cannot be read: {fault}", expected="a prefill written by KVCache.save", remedy=remedy
+                f"{Path(path).name} cannot be read: {fault}",
+                expected="a prefill written by KVCache.save",
+                remedy=remedy,
             ) from fault
         length = keys.shape[2] if keys.dim() == 4 else 0
         fits = keys.shape == values.shape == (*self.keys.shape[:2], length, self.keys.shape[3])

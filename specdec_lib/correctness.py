@@ -1,4 +1,4 @@
-"""The correctness layers, as rows of one table: logits against transformers, FP32 token equality, the BF16 margin rule.
+"""The correctness layers as rows of one table: logits, FP32 token equality, the BF16 margin rule, the final text.
 
 A row's ``value`` is compared with its ``limit``; it passed when value <= limit. Only this module imports transformers.
 """
@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from .decoding import FORMULATIONS, autoregressive, speculative
+from .formats import has_format
 from .model import DecoderModel, ModelConfig, prefill
 from .pairs import Pair
 from .prefilled import Prefilled
 from .proposers import DraftModel
 
 LOGIT_LIMIT = 1e-4  # largest difference, relative to the largest logit, FP32
+NATS_LIMIT = 0.1  # mean log-probability per token that SpecDec's text may lose against AR's
 WIDTH_LIMIT = 0.05  # the same between block widths in BF16, whose numbers are 2^-8 apart
 Row = dict[str, Any]
 
@@ -37,7 +39,9 @@ def logit_rows(kind: str, prompt: int = 40, rows: int = 9, seed: int = 0) -> lis
     Prefill in chunks of every size up to the prompt, one-token steps, and blocks of 2 to ``rows`` rows at every offset.
     """
     reference, model = small_checkpoint(kind, seed)
-    ids = torch.randint(0, model.config.vocab, (prompt + rows,), generator=torch.Generator().manual_seed(seed))
+    ids = torch.randint(
+        0, model.config.vocab, (prompt + rows,), generator=torch.Generator().manual_seed(seed)
+    )
     expected = reference(ids.unsqueeze(0)).logits[0].float()
 
     def error(logits: Tensor, last: int) -> float:
@@ -50,14 +54,23 @@ def logit_rows(kind: str, prompt: int = 40, rows: int = 9, seed: int = 0) -> lis
         prefill(model, ids[:length], cache, chunk)
         return cache
 
-    chunks = max(error(prefill(model, ids[:prompt], model.new_cache(prompt), c), prompt - 1) for c in range(1, prompt + 1))
+    chunks = max(
+        error(prefill(model, ids[:prompt], model.new_cache(prompt), c), prompt - 1)
+        for c in range(1, prompt + 1)
+    )
     cache = after(1)
     steps = max(error(model.forward(ids[i : i + 1], cache), i) for i in range(1, prompt + rows))
     blocks = 0.0
     for width in range(2, rows + 1):
         for start in range(1, prompt):
-            blocks = max(blocks, error(model.forward(ids[start : start + width], after(start)), start + width - 1))
-    values = {"logits, prefill in chunks": chunks, "logits, steps": steps, "logits, blocks at every offset": blocks}
+            blocks = max(
+                blocks, error(model.forward(ids[start : start + width], after(start)), start + width - 1)
+            )
+    values = {
+        "logits, prefill in chunks": chunks,
+        "logits, steps": steps,
+        "logits, blocks at every offset": blocks,
+    }
     return [row(f"random {kind}", check, "fp32", value, LOGIT_LIMIT, kind) for check, value in values.items()]
 
 
@@ -122,8 +135,8 @@ def margin_rows(
     """The BF16 rule: every emitted token is the M = 1 argmax under teacher forcing, or within ``margin`` logits of it.
 
     ``value`` is the largest gap. A second row per family gives the largest difference of any logit between M = 1 and a
-    block of k + 1 rows. The margin is twice that on the development families, at most 0.5; here the difference must only
-    stay within what BF16 rounding explains, a share of the largest logit.
+    block of k + 1 rows. The margin is twice that on the development families, at most 0.5; here the difference must
+    only stay within what BF16 rounding explains, a share of the largest logit.
     """
     kind = pair.target.config.kind
     for family, prompt in prompts.items():
@@ -143,6 +156,52 @@ def margin_rows(
         spread = float((single - block).abs().max())
         limit = WIDTH_LIMIT * float(single.abs().max())
         yield row(family, "logits, M = 1 against M = k + 1", pair.dtype, spread, limit, kind, k=k)
+
+
+def application_rows(
+    measured: Pair,
+    exact: Pair,
+    prompts: dict[str, list[int]],
+    new_tokens: int,
+    k: int,
+    formats: dict[str, str],
+) -> Iterator[Row]:
+    """Is the final text as good? Both arms' outputs in ``measured`` precision, judged by ``exact``'s target.
+
+    ``value``: by how much SpecDec's mean log-probability per token, in nats under the FP32 target, falls below AR's.
+    For families with a checkable answer (``formats``: family -> check) also whether SpecDec lost a form that AR kept.
+    """
+    kind = measured.target.config.kind
+    for family, prompt in prompts.items():
+        target = Prefilled.compute(measured.target, prompt, new_tokens)
+        draft = DraftModel(measured.draft, Prefilled.compute(measured.draft, prompt, new_tokens))
+        judge = Prefilled.compute(exact.target, prompt, new_tokens)
+        ar = autoregressive(measured.target, prompt, new_tokens, prefilled=target).tokens
+        spec = speculative(
+            measured.target, draft, prompt, new_tokens, k, False, formulation="reference", prefilled=target
+        ).tokens
+        means = [mean_log_probability(exact.target, judge, prompt, tokens) for tokens in (ar, spec)]
+        yield row(
+            family,
+            "application, log-probability lost",
+            measured.dtype,
+            means[0] - means[1],
+            NATS_LIMIT,
+            kind,
+            k=k,
+        )
+        if family in formats:
+            kept = [has_format(formats[family], measured.tokenizer.decode(tokens)) for tokens in (ar, spec)]
+            lost = float(kept[0] and not kept[1])
+            yield row(family, f"application, {formats[family]} form lost", measured.dtype, lost, 0, kind, k=k)
+
+
+def mean_log_probability(
+    model: DecoderModel, start: Prefilled, prompt: list[int], tokens: list[int]
+) -> float:
+    """Mean over ``tokens`` of their log-probability under ``model``, in nats."""
+    scores = forced(model, start, prompt, tokens, len(tokens)).log_softmax(-1)
+    return float(scores.gather(1, torch.tensor(tokens, device=scores.device).unsqueeze(1)).mean())
 
 
 @torch.inference_mode()

@@ -77,9 +77,10 @@ def speculative(
 ) -> Generation:
     """Speculative decoding (Leviathan et al. 2023; Chen et al. 2023), greedy by default, batch size 1.
 
-    Each round: ``k`` proposals, one target call over the block, the longest accepted prefix plus the target's own next
-    token is committed, both caches are brought to the committed text. With ``bonus`` a fully accepted round also commits
-    the target's token after the last proposal. The two formulations differ in how the next round finds its footing:
+    Each round: ``k`` proposals, one target call over the block, the longest accepted prefix plus the target's own
+    next token is committed, both caches are brought to the committed text. With ``bonus`` a fully accepted round
+    also commits the target's token after the last proposal. The two formulations differ in how the next round finds
+    its footing:
 
     - "reference": after a rejection the replacement runs through both models alone (the repair). Between rounds the
       caches hold all committed tokens, only a bonus token waits for the next block.
@@ -92,7 +93,9 @@ def speculative(
     check_speculation(target, proposer, k, bonus, formulation)
     check_room(target, len(ids), max_new_tokens)
     accept = acceptance or Greedy()
-    proposer.begin(ids, max_new_tokens)  # before the target's prefill: a draft may have fewer positions and refuse
+    proposer.begin(
+        ids, max_new_tokens
+    )  # before the target's prefill: a draft may have fewer positions and refuse
     start = prefilled or Prefilled.compute(target, ids, max_new_tokens)
     start.rewind(target, ids, max_new_tokens)
     cache, host, calls = start.cache, HostReads(), 0
@@ -100,7 +103,9 @@ def speculative(
     rounds: list[Round] = []
 
     watch = Stopwatch(target.device, instrument)
-    saved = start.logits  # [1, vocab]: the target's prediction after its cache; valid while nothing is pending
+    saved = (
+        start.logits
+    )  # [1, vocab]: the target's prediction after its cache; valid while nothing is pending
     pending = saved.argmax(-1)[:0]  # committed tokens (none or one) that the target has not run yet
     while True:
         # 1. Propose. The last round shrinks to the room that is left; with a bonus one place is the target's.
@@ -127,7 +132,9 @@ def speculative(
         emitted = accepted + (accepted < proposed or bonus or not proposed)
         known = known[:emitted]
         kept = cut_at(known, stop)
-        inside = known[kept - 1] in stop and kept <= accepted  # an EOS among the accepted: what follows it was never there
+        inside = (
+            known[kept - 1] in stop and kept <= accepted
+        )  # an EOS among the accepted: what follows it was never there
         rounds.append(Round(kept, kept, kept, cut=int(bonus)) if inside else Round(proposed, accepted, kept))
         output += known[:kept]
         watch.lap("accept")
@@ -178,7 +185,9 @@ def on_device(proposals: Tensor | Iterable[int], limit: int, target: DecoderMode
         proposals = torch.tensor(ids, dtype=torch.int64, device=target.device)
     if proposals.shape[0] > limit:
         raise InvalidSetting(
-            f"the proposer returned {proposals.shape[0]} tokens", expected=f"at most {limit}", remedy="respect propose(k)"
+            f"the proposer returned {proposals.shape[0]} tokens",
+            expected=f"at most {limit}",
+            remedy="respect propose(k)",
         )
     return proposals
 
@@ -208,10 +217,14 @@ def check_prompt(target: DecoderModel, prompt: list[int] | str) -> list[int]:
 def check_request(max_new_tokens: int, eos: int | Iterable[int] | None) -> frozenset[int]:
     """The set of stop tokens; ``InvalidSetting`` for a token count below 1 or a stop token that is no id."""
     if not is_count(max_new_tokens):
-        raise InvalidSetting(f"max_new_tokens = {max_new_tokens!r}", expected="an integer >= 1", remedy="ask for a token")
+        raise InvalidSetting(
+            f"max_new_tokens = {max_new_tokens!r}", expected="an integer >= 1", remedy="ask for a token"
+        )
     stop = () if eos is None else tuple(eos) if isinstance(eos, Iterable) else (eos,)
     if not all(is_count(token, least=0) for token in stop):
-        raise InvalidSetting(f"eos = {eos!r}", expected="a token id, or several", remedy="use tokenizer.eos_ids")
+        raise InvalidSetting(
+            f"eos = {eos!r}", expected="a token id, or several", remedy="use tokenizer.eos_ids"
+        )
     return frozenset(stop)
 
 
@@ -220,14 +233,20 @@ def is_count(value: object, least: int = 1) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def check_speculation(target: DecoderModel, proposer: Proposer, k: int, bonus: bool, formulation: str) -> None:
+def check_speculation(
+    target: DecoderModel, proposer: Proposer, k: int, bonus: bool, formulation: str
+) -> None:
     """Refuse a k, a bonus, a formulation or a draft that cannot work, before any work is done."""
     if not is_count(k):
-        raise InvalidSetting(f"k = {k!r}", expected="an integer >= 1", remedy="use autoregressive() for k = 0")
+        raise InvalidSetting(
+            f"k = {k!r}", expected="an integer >= 1", remedy="use autoregressive() for k = 0"
+        )
     if not isinstance(bonus, bool):
         raise InvalidSetting(f"bonus = {bonus!r}", expected="True or False", remedy="fix it")
     if formulation not in FORMULATIONS:
-        raise InvalidSetting(f"formulation = {formulation!r}", expected=" or ".join(map(repr, FORMULATIONS)), remedy="fix it")
+        raise InvalidSetting(
+            f"formulation = {formulation!r}", expected=" or ".join(map(repr, FORMULATIONS)), remedy="fix it"
+        )
     if proposer.vocab is not None and proposer.vocab != target.config.vocab:
         raise VocabularyMismatch(
             f"the draft has {proposer.vocab} tokens, the target {target.config.vocab}",

@@ -36,10 +36,9 @@ def is_json_start(text: str) -> bool:
             if not closers.startswith(character):
                 return False
             closers = closers[1:]
-    if in_string:
-        starts = [body + '"', _HALF_ESCAPE.sub("", body) + '"']
-    else:
-        starts = [body, _HALF_VALUE.sub("null", body)]
+    quote = '"' if in_string else ""
+    trimmed = _HALF_ESCAPE.sub("", body) if in_string else _HALF_VALUE.sub("null", body)
+    starts = (body + quote, trimmed + quote)
     return any(_parses(start + missing + closers) for start in starts for missing in _COMPLETIONS)
 
 

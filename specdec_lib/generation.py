@@ -11,9 +11,9 @@ STAGES = ("draft", "verify", "accept", "repair", "other")
 class Round:
     """One round of speculation, in tokens.
 
-    ``proposed`` were verified, ``accepted`` of them stand in the output, ``emitted`` tokens were committed: the accepted
-    ones plus the target's replacement or bonus. Behind an EOS nothing counts: proposals after it are neither proposed
-    nor accepted, and ``cut`` is 1 if the round's bonus or replacement fell away with them.
+    ``proposed`` were verified, ``accepted`` of them stand in the output, ``emitted`` tokens were committed: the
+    accepted ones plus the target's replacement or bonus. Behind an EOS nothing counts: proposals after it are
+    neither proposed nor accepted, and ``cut`` is 1 if the round's bonus or replacement fell away with them.
     """
 
     proposed: int

@@ -16,7 +16,9 @@ from .errors import JobDamaged, JobFailed, MixedDesign
 from .files import atomic_write, canonical_json, sha256_text
 
 ENGINE = "engine_hash"
-MEASURED = "prefill_s"  # handed on by an earlier job: measured, so it may differ when that job is measured anew
+MEASURED = (
+    "prefill_s"  # handed on by an earlier job: measured, so it may differ when that job is measured anew
+)
 _ERROR_LINES = 12
 
 

@@ -22,7 +22,11 @@ class Snapshot:
     def take(cls) -> Snapshot:
         """Now. ``machine`` counts all work and what a hypervisor took away (steal), in ticks of 10 ms."""
         cpu = psutil.cpu_times()
-        busy = cpu.user + cpu.system + sum(getattr(cpu, name, 0.0) for name in ("nice", "irq", "softirq", "steal"))
+        busy = (
+            cpu.user
+            + cpu.system
+            + sum(getattr(cpu, name, 0.0) for name in ("nice", "irq", "softirq", "steal"))
+        )
         mine = os.times()
         return cls(time.perf_counter(), busy, sum(mine[:4]))
 

@@ -52,7 +52,9 @@ class Study(NamedTuple):
 
 def threads_of(profile: Profile) -> int:
     """The profile's thread count, or every core this process may use."""
-    return profile.threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
+    return profile.threads or len(
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
 
 
 def open_study(profile_name: str, folder: Path, design: Design | None = None) -> Study:
@@ -64,7 +66,9 @@ def open_study(profile_name: str, folder: Path, design: Design | None = None) ->
     return blank._replace(machine=blank.run(blank.spec("calibrate", "calibrate")))
 
 
-def confirmatory(study: Study, context: int, say: Say = lambda line: None) -> tuple[pd.DataFrame, pd.DataFrame]:
+def confirmatory(
+    study: Study, context: int, say: Say = lambda line: None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Runs and stages of one context: every planned job of the frozen design, each in its own process.
 
     A family's prefill is stored once and deleted after its last job. Raises what jobs raise; finished jobs stay.
@@ -75,7 +79,7 @@ def confirmatory(study: Study, context: int, say: Say = lambda line: None) -> tu
 
 
 def aa_runs(study: Study, context: int, say: Say = lambda line: None) -> pd.DataFrame:
-    """The same plan with AR in both arms, on the development families: what the clock alone makes of R (schema "aa")."""
+    """The same plan with AR in both arms, on the development families: what noise makes of R (schema "aa")."""
     profile = study.profile.model_copy(update={"families": study.design.measurement.development})
     jobs = [
         job.model_copy(
@@ -126,9 +130,14 @@ def _decode(study: Study, spec: dict[str, Any], job: Job) -> dict[str, Any]:
     if done is not None:
         return done
     for family in job.families:  # the caches may be gone, after an interruption say
-        roles = [study.folder / ".prefill" / f"{family}-{job.context}-{role}.safetensors" for role in ("target", "draft")]
+        roles = [
+            study.folder / ".prefill" / f"{family}-{job.context}-{role}.safetensors"
+            for role in ("target", "draft")
+        ]
         if not all(role.is_file() for role in roles):
-            again = study.folder / ".prefill" / f"{family}-{job.context}.json"  # not in jobs/: that result stays
+            again = (
+                study.folder / ".prefill" / f"{family}-{job.context}.json"
+            )  # not in jobs/: that result stays
             run_job(_prefill_spec(study, family, job.context), again, study.threads)
             again.unlink()
     return run_job(spec, path, study.threads)
@@ -140,7 +149,11 @@ def _rows(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]], sch
         result = results[job.name]
         for row in result["rows"]:
             tokens = result["tokens"][f"{row['family']} {row['arm']}"]
-            against = next(r["tokens"][f"{row['family']} ar"] for r in results.values() if f"{row['family']} ar" in r["tokens"])
+            against = next(
+                r["tokens"][f"{row['family']} ar"]
+                for r in results.values()
+                if f"{row['family']} ar" in r["tokens"]
+            )
             rows.append(
                 {
                     **_shared(study),
@@ -162,7 +175,9 @@ def _rows(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]], sch
 
 def _stages(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]]) -> pd.DataFrame:
     rows = [
-        {**_shared(study), "context_tokens": job.context, **row} for job in jobs for row in results[job.name]["stages"]
+        {**_shared(study), "context_tokens": job.context, **row}
+        for job in jobs
+        for row in results[job.name]["stages"]
     ]
     return validate(pd.DataFrame(rows), "stages")
 
@@ -174,7 +189,10 @@ def _shared(study: Study) -> dict[str, str]:
 def first_divergence(tokens: list[int], against: list[int]) -> int | None:
     """Index of the first token that differs, or None for equal outputs."""
     pairs = enumerate(zip(tokens, against, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), None if len(tokens) == len(against) else min(len(tokens), len(against)))
+    return next(
+        (i for i, (a, b) in pairs if a != b),
+        None if len(tokens) == len(against) else min(len(tokens), len(against)),
+    )
 
 
 def say_line(line: str) -> None:

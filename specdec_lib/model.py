@@ -1,4 +1,4 @@
-"""One decoder forward for the Llama and Qwen2 kinds: prefill chunk, one-token step and block of M rows are the same call.
+"""One decoder forward for the Llama and Qwen2 kinds: prefill chunk, one-token step and M-row block are the same call.
 
 The weights are Hugging Face's; the layout is ours: query, key and value projections are one matrix, gate and up are one
 matrix, so a layer is four matrix products. Nothing in ``forward`` reads the device: positions come from the cache's own
@@ -47,7 +47,9 @@ class ModelConfig:
         kind = hf.get("model_type")
         if kind not in ("llama", "qwen2"):
             raise UnsupportedModel(
-                f"model_type is {kind!r}", expected="'llama' or 'qwen2'", remedy="use a checkpoint of one of these kinds"
+                f"model_type is {kind!r}",
+                expected="'llama' or 'qwen2'",
+                remedy="use a checkpoint of one of these kinds",
             )
         rope = dict(hf.get("rope_parameters") or hf.get("rope_scaling") or {})
         theta = float(rope.pop("rope_theta", None) or hf.get("rope_theta") or 10_000.0)
@@ -85,7 +87,9 @@ class ModelConfig:
             )
         except KeyError as missing:
             raise UnsupportedModel(
-                f"config.json lacks {missing}", expected="a complete Hugging Face config", remedy="fetch the model again"
+                f"config.json lacks {missing}",
+                expected="a complete Hugging Face config",
+                remedy="fetch the model again",
             ) from missing
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -167,7 +171,9 @@ class DecoderModel:
         name: str = "model",
     ) -> None:
         if dtype not in (torch.float32, torch.bfloat16):
-            raise InvalidSetting(f"dtype {dtype}", expected="torch.float32 or torch.bfloat16", remedy="choose one of them")
+            raise InvalidSetting(
+                f"dtype {dtype}", expected="torch.float32 or torch.bfloat16", remedy="choose one of them"
+            )
         self.config, self.dtype, self.device, self.name = config, dtype, torch.device(device), name
         self.tokenizer: Any = None  # set by load_pair
         for key, shape in config.shapes().items():

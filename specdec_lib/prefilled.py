@@ -34,7 +34,9 @@ class Prefilled:
     length: int
 
     @classmethod
-    def compute(cls, model: DecoderModel, prompt: list[int], max_new_tokens: int, chunk: int = 2048) -> Prefilled:
+    def compute(
+        cls, model: DecoderModel, prompt: list[int], max_new_tokens: int, chunk: int = 2048
+    ) -> Prefilled:
         """Run the prompt; the cache gets room for exactly prompt + new tokens."""
         check_room(model, len(prompt), max_new_tokens)
         cache = model.new_cache(len(prompt) + max_new_tokens)
@@ -65,12 +67,16 @@ class Prefilled:
         self.cache.save(path, self.logits)
 
     @classmethod
-    def load(cls, path: str | Path, model: DecoderModel, max_new_tokens: int, length: int, seconds: float) -> Prefilled:
+    def load(
+        cls, path: str | Path, model: DecoderModel, max_new_tokens: int, length: int, seconds: float
+    ) -> Prefilled:
         """Read what ``save`` stored for this model; ``CacheError`` if damaged or of another length."""
         cache = model.new_cache(length + max_new_tokens)
         logits = cache.load(path)
         if cache.length != length:
             raise CacheError(
-                f"{Path(path).name} holds {cache.length} tokens", expected=f"{length}", remedy="delete the file"
+                f"{Path(path).name} holds {cache.length} tokens",
+                expected=f"{length}",
+                remedy="delete the file",
             )
         return cls(cache, logits, seconds, length)

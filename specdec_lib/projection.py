@@ -1,4 +1,4 @@
-"""A matrix product with fixed weights, in the fastest form the device offers. The form is recorded, never guessed later."""
+"""A matrix product with fixed weights, in the fastest form the device offers. The form is recorded with results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class Projection:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.out_features, self.in_features = weight.shape
-        self.bytes = weight.numel() * weight.element_size() + (0 if bias is None else bias.numel() * bias.element_size())
+        self.bytes = weight.numel() * weight.element_size() + (
+            0 if bias is None else bias.numel() * bias.element_size()
+        )
         self.bias = bias
         if weight.device.type == "cpu" and packing_available():
             self.form, self.weight = "packed", torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1)

@@ -1,4 +1,4 @@
-"""Proposers: where candidate tokens come from. A new one is a class with ``propose``; see ``Scripted`` for a short one."""
+"""Proposers: where candidate tokens come from. A new one is a class with ``propose``; ``Scripted`` is a short one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .cache import KVCache
 from .errors import InvalidSetting
-from .model import DecoderModel, prefill
+from .model import DecoderModel
 from .prefilled import Prefilled
 
 
@@ -30,7 +30,7 @@ class Proposer:
         self.text = list(prompt)
 
     def propose(self, k: int) -> Tensor | Sequence[int]:
-        """At most ``k`` tokens that may follow ``self.text``: ids on the host, or an int64 tensor on the target's device."""
+        """At most ``k`` tokens that may follow ``self.text``: ids, or an int64 tensor on the target's device."""
         raise NotImplementedError(f"{type(self).__name__} must define propose(k)")
 
     def commit(self, accepted: int, tokens: Tensor, known: list[int]) -> None:

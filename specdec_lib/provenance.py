@@ -77,7 +77,9 @@ def machine(threads: int) -> dict[str, Any]:
         "governor": read_first("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "turbo_off": read_first("/sys/devices/system/cpu/intel_pstate/no_turbo"),
         "virtual": "hypervisor" in (cpu_flags() or ()),
-        "instructions": sorted(set(cpu_flags() or ()) & {"avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"}),
+        "instructions": sorted(
+            set(cpu_flags() or ()) & {"avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"}
+        ),
         "python": platform.python_version(),
         "load_1min": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     }

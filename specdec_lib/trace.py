@@ -1,4 +1,4 @@
-"""Watching the engine work: what each round proposed, how the rows align, where the caches stood. For explanation only."""
+"""Watching the engine work: what each round proposed, how rows align, where the caches stood. For explanation only."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def watch_rounds(
     """Run ``speculative`` and return its rounds as plain values.
 
     Each has ``committed`` (tokens before the round), ``pending`` ids (first rows of the block), ``proposals``,
-    ``choices`` (the target's argmax aligned with the proposals, one more at the end), ``accepted``, ``emitted`` ids, and
-    cache lengths of both models at the ``start``, when ``verified``, and at the ``end`` of the round.
+    ``choices`` (the target's argmax aligned with the proposals, one more at the end), ``accepted``, ``emitted`` ids,
+    and cache lengths of both models at the ``start``, when ``verified``, and at the ``end`` of the round.
     """
     rounds: list[dict[str, Any]] = []
     start = Prefilled.compute(target, prompt, new_tokens)
@@ -61,7 +61,13 @@ def watch_rounds(
         return decision
 
     done = speculative(
-        target, _WatchedDraft(draft, start, rounds), prompt, new_tokens, acceptance=watched, prefilled=start, **settings
+        target,
+        _WatchedDraft(draft, start, rounds),
+        prompt,
+        new_tokens,
+        acceptance=watched,
+        prefilled=start,
+        **settings,
     )
     for seen, booked, following in zip(rounds, done.rounds, [*rounds[1:], {}], strict=True):
         seen["emitted"] = seen.pop("tokens")[: booked.emitted]

@@ -1,7 +1,7 @@
 """Inside a job's process: load the pair, warm up, run what the spec says, write one file.
 
-``python -m specdec_lib.worker`` reads {"spec", "path", "threads", "parent"} from standard input. A new kind of job is one
-function and one line in ``KINDS``.
+``python -m specdec_lib.worker`` reads {"spec", "path", "threads", "parent"} from standard input. A new kind of job is
+one function and one line in ``KINDS``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,16 @@ NGRAM = 4
 
 
 def calibrate(spec: dict[str, Any], store: Path) -> dict[str, Any]:
-    """What holds for a whole profile on this machine: dtype, read bandwidth, and the bytes a step of each model reads."""
+    """What holds for a whole profile on this machine: dtype, read bandwidth, bytes a step of each model reads."""
     device = parse_device(None if spec["device"] == "auto" else spec["device"])
     dtype, timings = auto_dtype(device) if spec["dtype"] == "auto" else (spec["dtype"], {})
     pair = load_pair(spec["pair"], device, dtype)
     models = {
-        role: {"step_bytes": model.step_bytes, "kv_bytes_per_token": model.kv_bytes_per_token, "layers": model.config.layers}
+        role: {
+            "step_bytes": model.step_bytes,
+            "kv_bytes_per_token": model.kv_bytes_per_token,
+            "layers": model.config.layers,
+        }
         for role, model in (("target", pair.target), ("draft", pair.draft))
     }
     return {

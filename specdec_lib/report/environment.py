@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from specdec_lib.paths import engine_hash, project_root
+from specdec_lib.paths import measuring_hash, project_root
 from specdec_lib.report import folders, style, text
 
 
@@ -22,10 +22,10 @@ def show_provenance() -> None:
         {"": keys, **{name: [values.get(key) for key in keys] for name, values in columns.items()}}
     )
     style.table(frame.astype(object), caption="What was recorded with each folder of results.")
-    today = engine_hash(root)
-    changed = [name for name, values in columns.items() if values.get("engine_hash") not in (None, today)]
+    today = measuring_hash()
+    changed = [name for name, values in columns.items() if values.get("measuring_hash") not in (None, today)]
     if changed:
-        text.say(f"The library's sources have changed since these were measured: {text.listed(changed)}.")
+        text.say(f"The sources that measure have changed since these were measured: {text.listed(changed)}.")
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
