@@ -36,6 +36,4 @@ class Greedy:
     def __call__(self, proposals: Tensor, logits: Tensor) -> Decision:
         choices = logits.argmax(-1)
         accepted = longest_prefix(proposals == choices[: proposals.shape[0]])
-        return Decision(
-            accepted, choices
-        )  # accepted proposals equal the choices, so the choices are the output
+        return Decision(accepted, choices)  # accepted proposals equal the choices: these are the output

@@ -93,9 +93,8 @@ def speculative(
     check_speculation(target, proposer, k, bonus, formulation)
     check_room(target, len(ids), max_new_tokens)
     accept = acceptance or Greedy()
-    proposer.begin(
-        ids, max_new_tokens
-    )  # before the target's prefill: a draft may have fewer positions and refuse
+    # Before the target's prefill: a draft may have fewer positions and refuse.
+    proposer.begin(ids, max_new_tokens)
     start = prefilled or Prefilled.compute(target, ids, max_new_tokens)
     start.rewind(target, ids, max_new_tokens)
     cache, host, calls = start.cache, HostReads(), 0
@@ -103,9 +102,8 @@ def speculative(
     rounds: list[Round] = []
 
     watch = Stopwatch(target.device, instrument)
-    saved = (
-        start.logits
-    )  # [1, vocab]: the target's prediction after its cache; valid while nothing is pending
+    # The target's prediction after its cache, [1, vocab]; valid while nothing is pending.
+    saved = start.logits
     pending = saved.argmax(-1)[:0]  # committed tokens (none or one) that the target has not run yet
     while True:
         # 1. Propose. The last round shrinks to the room that is left; with a bonus one place is the target's.
@@ -132,9 +130,8 @@ def speculative(
         emitted = accepted + (accepted < proposed or bonus or not proposed)
         known = known[:emitted]
         kept = cut_at(known, stop)
-        inside = (
-            known[kept - 1] in stop and kept <= accepted
-        )  # an EOS among the accepted: what follows it was never there
+        # An EOS among the accepted: what follows it was never there.
+        inside = known[kept - 1] in stop and kept <= accepted
         rounds.append(Round(kept, kept, kept, cut=int(bonus)) if inside else Round(proposed, accepted, kept))
         output += known[:kept]
         watch.lap("accept")

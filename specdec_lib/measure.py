@@ -135,9 +135,8 @@ def _decode(study: Study, spec: dict[str, Any], job: Job) -> dict[str, Any]:
             for role in ("target", "draft")
         ]
         if not all(role.is_file() for role in roles):
-            again = (
-                study.folder / ".prefill" / f"{family}-{job.context}.json"
-            )  # not in jobs/: that result stays
+            # not in jobs/: the result that stands there stays
+            again = study.folder / ".prefill" / f"{family}-{job.context}.json"
             run_job(_prefill_spec(study, family, job.context), again, study.threads)
             again.unlink()
     return run_job(spec, path, study.threads)

@@ -251,9 +251,8 @@ def _checked(table: pd.DataFrame, rules: pa.DataFrameSchema, source: str) -> pd.
         return rules.validate(table, lazy=True)
     except pandera.errors.SchemaErrors as error:
         case = error.failure_cases.iloc[0]
-        one_column = (
-            case["schema_context"] == "Column"
-        )  # else a rule over several, which lists every cell of a row
+        # else a rule over several columns, which lists every cell of a row
+        one_column = case["schema_context"] == "Column"
         place = f"column {case['column']}" if one_column else "columns"
         row = "" if pd.isna(case["index"]) else f", row {int(case['index']) + 1}"
         more = len(error.failure_cases) - 1 if one_column else 0

@@ -187,10 +187,8 @@ def _figure_html(fig: Figure, alt: str, caption: str, csv: str | None) -> str:
     fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     image = base64.b64encode(buffer.getvalue()).decode()
     width = fig.get_figwidth() * 96  # CSS pixels at its own size
-    size = (
-        f"min-width: {0.62 * width:.0f}px; max-width: "
-        f"{1.3 * width:.0f}px"
-    )  # beyond which letters get lost or loud
+    # outside these widths letters get lost or loud
+    size = f"min-width: {0.62 * width:.0f}px; max-width: {1.3 * width:.0f}px"
     tag = f'<img alt="{html.escape(alt)}" style="{size}" src="data:image/svg+xml;base64,{image}">'
     return _card("study-figure", tag, caption, csv)
 
