@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -81,10 +82,17 @@ def small_checkpoint(kind: str, seed: int = 0) -> tuple[Any, DecoderModel]:
     from .sources import read_config
     from .weights import load_weights
 
-    shape = dict(
-        vocab_size=320, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=512, initializer_range=0.2, tie_word_embeddings=kind == "qwen2",
-    )  # fmt: skip
+    shape: dict[str, Any] = {
+        "vocab_size": 320,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.2,
+        "tie_word_embeddings": kind == "qwen2",
+    }
     config, model_class = {
         "llama": (transformers.LlamaConfig(**shape), transformers.LlamaForCausalLM),
         "qwen2": (transformers.Qwen2Config(**shape), transformers.Qwen2ForCausalLM),
@@ -95,8 +103,6 @@ def small_checkpoint(kind: str, seed: int = 0) -> tuple[Any, DecoderModel]:
         if name.endswith("bias") or "norm" in name:
             torch.nn.init.normal_(parameter, mean=1.0 if "norm" in name else 0.0, std=0.2)
     with tempfile.TemporaryDirectory() as folder:
-        from pathlib import Path
-
         reference.save_pretrained(folder)
         ours = ModelConfig.from_hf(read_config(Path(folder)))
         return reference, DecoderModel(ours, load_weights(Path(folder), ours), name=f"random {kind}")

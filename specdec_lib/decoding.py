@@ -7,6 +7,7 @@ host. No forward runs after that.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -199,7 +200,7 @@ def check_prompt(target: DecoderModel, prompt: list[int] | str) -> list[int]:
                 remedy="encode the text yourself, or set target.tokenizer",
             )
         prompt = target.tokenizer.encode(prompt)
-    ids: list[int] = list(prompt) if isinstance(prompt, Iterable) else [prompt]
+    ids: list[Any] = list(prompt) if isinstance(prompt, Iterable) else [prompt]
     vocab = target.config.vocab
     wrong = [i for i in ids if not is_count(i, least=0) or i >= vocab]
     if not ids or wrong:
