@@ -21,6 +21,7 @@ from typing import NamedTuple
 FAULTS = Path(__file__).parent
 REPOSITORY = FAULTS.parent.parent
 GUARDED = {str(trap) for trap in [*range(1, 11), *range(16, 32)]}  # each needs a fault
+PATIENCE_S = 900
 LANES = min(2, os.cpu_count() or 1)
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is loaded anywhere
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -64,7 +65,10 @@ def run_tests(folder: Path, *nodes: str) -> tuple[int, str]:
     output = folder.with_suffix(".txt")
     process = PROCESSES.Process(target=_pytest, args=(str(folder), str(output), nodes))
     process.start()
-    process.join()
+    process.join(PATIENCE_S)
+    if process.is_alive():  # a fault may loop for ever
+        process.kill()
+        process.join()
     return process.exitcode or 0, output.read_text(encoding="utf-8")
 
 
@@ -80,7 +84,7 @@ def _pytest(folder: str, output: str, nodes: tuple[str, ...]) -> None:
     os.dup2(file, 2)
     import pytest
 
-    sys.exit(int(pytest.main(["-q", "-p", "no:cacheprovider", *nodes])))
+    sys.exit(int(pytest.main(["-q", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=120", *nodes])))
 
 
 def git_apply(patch: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
