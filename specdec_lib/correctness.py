@@ -148,17 +148,20 @@ def margin_rows(
     for family, prompt in prompts.items():
         target = Prefilled.compute(pair.target, prompt, new_tokens)
         draft = DraftModel(pair.draft, Prefilled.compute(pair.draft, prompt, new_tokens))
+        known: list[int] = []
+        single = torch.empty(0)
         for formulation in FORMULATIONS:
-            done = speculative(
+            tokens = speculative(
                 pair.target, draft, prompt, new_tokens, k, True, formulation=formulation, prefilled=target
-            )
-            single = forced(pair.target, target, prompt, done.tokens, 1)
-            chosen = single.gather(1, torch.tensor(done.tokens, device=single.device).unsqueeze(1)).squeeze(1)
+            ).tokens
+            if tokens != known:
+                known, single = tokens, forced(pair.target, target, prompt, tokens, 1)
+            chosen = single.gather(1, torch.tensor(tokens, device=single.device).unsqueeze(1)).squeeze(1)
             gap = float((single.max(-1).values - chosen).max())
             yield row(
                 family, "margin rule", pair.dtype, gap, margin, kind, formulation=formulation, bonus=True, k=k
             )
-        block = forced(pair.target, target, prompt, done.tokens, k + 1)
+        block = forced(pair.target, target, prompt, known, k + 1)
         spread = float((single - block).abs().max())
         limit = WIDTH_LIMIT * float(single.abs().max())
         yield row(family, "logits, M = 1 against M = k + 1", pair.dtype, spread, limit, kind, k=k)

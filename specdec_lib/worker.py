@@ -31,6 +31,7 @@ from .prompts import build_prompt
 from .proposers import DraftModel
 
 NGRAM = 4
+WARMUP_TOKENS = 256  # of a prompt, before its prefill is timed
 
 
 def calibrate(spec: dict[str, Any], store: Path) -> dict[str, Any]:
@@ -65,8 +66,8 @@ def prefill_pair(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     prompt = build_prompt(family, spec["context"], pair.tokenizer, spec["new_tokens"])
     seconds = {}
     for role, model in (("target", pair.target), ("draft", pair.draft)):
-        # the first chunk once more than needed: pages are touched and kernels chosen before the clock starts
-        Prefilled.compute(model, prompt[: spec["prefill_chunk"]], 1, spec["prefill_chunk"])
+        # some of the prompt first: pages are touched and kernels chosen before the clock starts
+        Prefilled.compute(model, prompt[:WARMUP_TOKENS], 1)
         done = Prefilled.compute(model, prompt, spec["new_tokens"], spec["prefill_chunk"])
         done.save(store / f"{family}-{spec['context']}-{role}.safetensors")
         seconds[role] = done.seconds
@@ -79,7 +80,7 @@ def prefill_pair(spec: dict[str, Any], store: Path) -> dict[str, Any]:
 
 
 def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
-    """Timed runs of one process, in the planned order, from stored prefills; then one instrumented run per arm."""
+    """Timed runs of one process, in the planned order, from stored prefills; then one instrumented run of SpecDec."""
     pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
     rows, stages, outputs = [], [], {}
     for family in spec["prompt_sha256"]:
@@ -94,13 +95,12 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
             share = others_share(before, Snapshot.take())
             rows.append({**run, **_row(done, pair), "others_cpu_share": share, "cpu_mhz": cpu_mhz()})
             outputs[f"{family} {run['arm']}"] = done.tokens
-        for arm in arms:
-            if any(run["arm"] == arm and run["repeat"] == 1 for run in planned):
-                done = run_arm(arm, True)
-                stages += [
-                    {"family": family, "arm": arm, "stage": stage, "stage_s": s, "total_s": done.seconds}
-                    for stage, s in done.stage_seconds.items()
-                ]
+        if any(run["arm"] == "spec" and run["repeat"] == 1 for run in planned):  # AR has but one stage
+            done = run_arm("spec", True)
+            stages += [
+                {"family": family, "arm": "spec", "stage": stage, "stage_s": s, "total_s": done.seconds}
+                for stage, s in done.stage_seconds.items()
+            ]
     machine = {"peak_rss_bytes": peak_rss_bytes(), "threads": torch.get_num_threads()}
     return {"rows": rows, "stages": stages, "tokens": outputs, "machine": machine}
 

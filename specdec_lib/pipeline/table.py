@@ -44,6 +44,7 @@ PHASES: tuple[Phase, ...] = (
         "correctness",
         "correctness",
         (Promise("correctness.csv", "correctness"), Promise("worked-round.json")),
+        parameters={"new_tokens": 24},
     ),
     Phase(
         "validity",
@@ -53,6 +54,7 @@ PHASES: tuple[Phase, ...] = (
             Promise("coverage.csv", "coverage"),
             Promise("thresholds.csv", "thresholds"),
         ),
+        parameters={"replications": 4000, "longest_context": 4096},
     ),
     Phase(
         "confirmatory",
