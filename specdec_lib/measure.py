@@ -96,7 +96,9 @@ def aa_runs(study: Study, context: int, say: Say = lambda line: None) -> pd.Data
 def _collect(study: Study, jobs: list[Job], say: Say) -> dict[str, dict[str, Any]]:
     results: dict[str, dict[str, Any]] = {}
     for number, (job, last) in enumerate(_with_last(jobs), start=1):
-        given = {family: study.run(_prefill_spec(study, family, job.context)) for family in job.families}
+        # A process that has its cell alone makes its own prefill; what several decode from is made once and stored.
+        shared = job.families if job.isolation != "cell" else ()
+        given = {family: study.run(_prefill_spec(study, family, job.context)) for family in shared}
         spec = study.spec(
             "decode", job.name, context=job.context, runs=[run.model_dump() for run in job.runs],
             prompt_sha256={family: result["prompt_sha256"] for family, result in given.items()},
@@ -104,10 +106,10 @@ def _collect(study: Study, jobs: list[Job], say: Say) -> dict[str, dict[str, Any
             k=study.profile.k, bonus=study.profile.bonus, formulation=study.profile.formulation,
             warmup_repeats=study.profile.warmup_repeats,
         )  # fmt: skip
-        results[job.name] = _decode(study, spec, job)
+        results[job.name] = _decode(study, spec, job.context)
         say(f"{number}/{len(jobs)} {job.name}")
         for family in last:
-            for path in (study.folder / ".prefill").glob(f"{family}-{job.context}-*.safetensors"):
+            for path in (study.folder / ".prefill").glob(f"{family}-{job.context}[-.]*"):
                 path.unlink()
     return results
 
@@ -124,20 +126,20 @@ def _prefill_spec(study: Study, family: str, context: int) -> dict[str, Any]:
     return study.spec("prefill", f"prefill-{context}-{family}", families=[family], context=context)
 
 
-def _decode(study: Study, spec: dict[str, Any], job: Job) -> dict[str, Any]:
-    path = study.folder / "jobs" / f"{job.name}.json"
+def _decode(study: Study, spec: dict[str, Any], context: int) -> dict[str, Any]:
+    path = study.folder / "jobs" / f"{spec['name']}.json"
     done = finished(path, spec, keep_engine=study.profile.committed)
     if done is not None:
         return done
-    for family in job.families:  # the caches may be gone, after an interruption say
+    for family in spec["prefill_s"]:  # the caches may be gone, after an interruption say
         roles = [
-            study.folder / ".prefill" / f"{family}-{job.context}-{role}.safetensors"
+            study.folder / ".prefill" / f"{family}-{context}-{role}.safetensors"
             for role in ("target", "draft")
         ]
         if not all(role.is_file() for role in roles):
             # not in jobs/: the result that stands there stays
-            again = study.folder / ".prefill" / f"{family}-{job.context}.json"
-            run_job(_prefill_spec(study, family, job.context), again, study.threads)
+            again = study.folder / ".prefill" / f"{family}-{context}.json"
+            run_job(_prefill_spec(study, family, context), again, study.threads)
             again.unlink()
     return run_job(spec, path, study.threads)
 

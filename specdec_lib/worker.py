@@ -25,6 +25,7 @@ from .files import canonical_json, sha256_text
 from .generation import Generation
 from .jobs import write_job
 from .load import Snapshot, cpu_mhz, others_share, peak_rss_bytes
+from .model import DecoderModel
 from .pairs import Pair, load_pair
 from .prefilled import Prefilled
 from .prompts import build_prompt
@@ -66,9 +67,7 @@ def prefill_pair(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     prompt = build_prompt(family, spec["context"], pair.tokenizer, spec["new_tokens"])
     seconds = {}
     for role, model in (("target", pair.target), ("draft", pair.draft)):
-        # some of the prompt first: pages are touched and kernels chosen before the clock starts
-        Prefilled.compute(model, prompt[:WARMUP_TOKENS], 1)
-        done = Prefilled.compute(model, prompt, spec["new_tokens"], spec["prefill_chunk"])
+        done = _timed_prefill(spec, model, prompt)
         done.save(store / f"{family}-{spec['context']}-{role}.safetensors")
         seconds[role] = done.seconds
     return {
@@ -79,11 +78,20 @@ def prefill_pair(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     }
 
 
+def _timed_prefill(spec: dict[str, Any], model: DecoderModel, prompt: list[int]) -> Prefilled:
+    # some of the prompt first: pages are touched and kernels chosen before the clock starts
+    Prefilled.compute(model, prompt[:WARMUP_TOKENS], 1)
+    return Prefilled.compute(model, prompt, spec["new_tokens"], spec["prefill_chunk"])
+
+
 def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
-    """Timed runs of one process, in the planned order, from stored prefills; then one instrumented run of SpecDec."""
+    """Timed runs of one process, in the planned order; then one instrumented run of SpecDec.
+
+    The prefills are the stored ones that several processes share, or made here when this process has the cell alone.
+    """
     pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
     rows, stages, outputs = [], [], {}
-    for family in spec["prompt_sha256"]:
+    for family in dict.fromkeys(run["family"] for run in spec["runs"]):
         planned = [run for run in spec["runs"] if run["family"] == family]
         arms = list(dict.fromkeys(run["arm"] for run in planned))
         run_arm = _arms(spec, pair, store, family, needs_draft="spec" in arms)
@@ -109,18 +117,20 @@ def _arms(
     spec: dict[str, Any], pair: Pair, store: Path, family: str, needs_draft: bool
 ) -> Callable[[str, bool], Generation]:
     """A function that runs one arm on one family, from prefills that are rewound every time."""
-    new = spec["new_tokens"]
+    new, stored = spec["new_tokens"], spec["prefill_s"].get(family)
     prompt = build_prompt(family, spec["context"], pair.tokenizer, new)
-    if sha256_text(canonical_json(prompt)) != spec["prompt_sha256"][family]:
+    if stored and sha256_text(canonical_json(prompt)) != spec["prompt_sha256"][family]:
         raise CacheError(
             f"the stored prefill of {family} belongs to another prompt",
             expected="the prompt that the prefill job built",
             remedy="delete the profile's .prefill and jobs folders and run again",
         )
 
-    def state(role: str, model: Any) -> Prefilled:
+    def state(role: str, model: DecoderModel) -> Prefilled:
+        if not stored:
+            return _timed_prefill(spec, model, prompt)
         path = store / f"{family}-{spec['context']}-{role}.safetensors"
-        return Prefilled.load(path, model, new, len(prompt), spec["prefill_s"][family][role])
+        return Prefilled.load(path, model, new, len(prompt), stored[role])
 
     target = state("target", pair.target)
     proposer = DraftModel(pair.draft, state("draft", pair.draft)) if needs_draft else None

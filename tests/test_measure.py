@@ -36,7 +36,13 @@ def small_design(families: int = 1, repeats: int = 1, **profile: Any) -> Design:
     content["measurement"]["dtype"] = "fp32"
     names = content["measurement"]["families"][:families]
     content["measurement"]["development"] = content["measurement"]["development"][:1]
-    toy = {"title": "t", "pair": "tiny-llama", "isolation": "cell", "threads": 1, "phases": ["confirmatory"]}
+    toy = {
+        "title": "t",
+        "pair": "tiny-llama",
+        "isolation": "context",
+        "threads": 1,
+        "phases": ["confirmatory"],
+    }
     toy |= {"families": names, "contexts": [CONTEXT], "repeats": repeats, "new_tokens": 12} | profile
     content["profiles"] = {"toy": toy | {"minutes": {"confirmatory": 1}}}
     return parse_design(content)
@@ -65,7 +71,7 @@ def test_end_to_end(undisturbed: tuple[Path, pd.DataFrame, pd.DataFrame], tmp_pa
     assert set(runs["new_tokens"]) == {12} and set(runs["design_hash"]) == {study.design_hash}
     assert set(runs["first_divergence_tokens"].isna()) == {True}
     assert len(set(runs["tokens_sha256"])) == 1
-    assert set(runs["threads"]) == {1} and set(runs["isolation"]) == {"cell"}
+    assert set(runs["threads"]) == {1} and set(runs["isolation"]) == {"context"}
     assert set(runs["job"]) == {job.name for job in plan(study.profile)}
     assert min(*runs["decode_s"], *runs["prefill_s"]) > 0
     spec, ar = (runs[runs["arm"] == arm].iloc[0] for arm in ("spec", "ar"))
@@ -84,6 +90,16 @@ def test_end_to_end(undisturbed: tuple[Path, pd.DataFrame, pd.DataFrame], tmp_pa
     for job in (study.folder / "jobs").iterdir():
         text = job.read_text()
         assert str(folder) not in text and str(ROOT) not in text and os.uname().nodename not in text
+
+
+def test_a_process_that_has_its_cell_alone_makes_its_own_prefill(tmp_path: Path, inside: list[str]) -> None:
+    study = study_in(tmp_path, small_design(families=2, isolation="cell"))
+    runs, stages = confirmatory(study, CONTEXT)
+    assert inside == ["calibrate", *(job.name for job in plan(study.profile))]
+    assert (
+        min(runs["prefill_s"]) > 0 and set(runs["isolation"]) == {"cell"} and len(stages) == 2 * len(STAGES)
+    )
+    assert not list(tmp_path.rglob("*.safetensors"))
 
 
 def test_finished_jobs_are_not_run_again(
@@ -163,7 +179,7 @@ def test_the_plan_is_run_in_order(inside: list[str], tmp_path: Path) -> None:
     assert inside[:2] == ["calibrate", f"prefill-256-{study.profile.families[0]}"] and len(inside) == 11
     assert len(runs) == 2 * 2 * 3 and not runs.duplicated(["family", "arm", "repeat"]).any()
     assert len(set(zip(runs["family"], runs["tokens_sha256"], strict=True))) == 2
-    assert not stages.duplicated(["family", "arm", "stage"]).any() and len(stages) == 2 * 2 * len(STAGES)
+    assert not stages.duplicated(["family", "arm", "stage"]).any() and len(stages) == 2 * len(STAGES)
     assert not list((study.folder / ".prefill").iterdir())
 
 

@@ -44,7 +44,7 @@ PHASES: tuple[Phase, ...] = (
         "correctness",
         "correctness",
         (Promise("correctness.csv", "correctness"), Promise("worked-round.json")),
-        parameters={"new_tokens": 20},
+        parameters={"new_tokens": 12},
     ),
     Phase(
         "validity",
