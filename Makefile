@@ -24,11 +24,12 @@ help:  ## show this
 env:  ## the environment in .venv, from requirements.lock
 	@if [ "$$(cat $(VENV)/.specdec-stamp 2>/dev/null)" != "$(LOCK_HASH)" ]; then \
 	  $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; use make PYTHON=...")'; \
-	  echo "Building the environment in $(VENV) (about two minutes) ..." >&2; \
+	  echo "Building the environment in $(VENV) (a minute or two) ..." >&2; \
 	  rm -f $(VENV)/.specdec-stamp; \
 	  $(PYTHON) -m venv $(VENV); \
-	  $(PY) -m pip install -qq --no-compile --disable-pip-version-check -r requirements.lock; \
+	  $(PY) -m pip install -qq --no-compile --no-deps --disable-pip-version-check -r requirements.lock; \
 	  $(PY) -m pip install -qq --no-compile --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+	  $(PY) -m pip check -q; \
 	  echo "$(LOCK_HASH)" > $(VENV)/.specdec-stamp; \
 	fi
 

@@ -219,7 +219,7 @@ def test_the_digest_follows_texts_and_instructions_but_not_titles(tmp_path: Path
         table.replace('title = "Story"', 'title = "A story"'), encoding="utf-8"
     )
     assert prompts.prompts_digest(root) == digest
-    changed = table.replace("as a critic would", "as a friend would")
+    changed = table.replace("Write a long essay about", "Write a short essay about")
     (root / "families.toml").write_text(changed, encoding="utf-8")
     assert prompts.prompts_digest(root) != digest
 
