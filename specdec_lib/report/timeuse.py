@@ -29,7 +29,7 @@ def show_stages(found: list[compare.Source]) -> None:
         shown = True
         told = stage_sentence(one)
         caption = (
-            f"{one.label}: {one.hardware}. One instrumented repeat per family and arm, never counted in R; "
+            f"{one.label}: {one.hardware}. One instrumented SpecDec repeat per family, never counted in R; "
             f"medians over "
             f"{text.families(one.families['family'].nunique())}; a part below 8 % has no label."
         )
