@@ -176,7 +176,9 @@ def test_an_interrupted_run_goes_on(project: Project, how: signal.Signals) -> No
     wait = 'import time; (folder / "b.csv").write_text("half"); (folder / "started").touch(); time.sleep(60)'
     project.phase("b", wait, "b.csv", needs=("a",))
     code = (
-        "import sys; from pathlib import Path; from tests.pipeline_project import Project\n"
+        "import signal, sys; from pathlib import Path; from tests.pipeline_project import Project\n"
+        # a background shell hands down an ignored SIGINT; a person's terminal does not
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from specdec_lib.pipeline.table import Phase, Promise\n"
         "import specdec_lib.pipeline.__main__ as cli, specdec_lib.pipeline.runner as runner\n"
         f"project = Project(Path({str(project.root)!r}), {project.phases!r})\n"
