@@ -235,9 +235,17 @@ def check_speculation(
     target: DecoderModel, proposer: Proposer, k: int, bonus: bool, formulation: str
 ) -> None:
     """Refuse a k, a bonus, a formulation or a draft that cannot work, before any work is done."""
+    if not isinstance(proposer, Proposer):
+        raise InvalidSetting(
+            f"the proposer is a {type(proposer).__name__}",
+            expected="a Proposer, such as DraftModel(pair.draft)",
+            remedy="wrap a model as DraftModel(model); derive a proposer of your own from Proposer",
+        )
     if not is_count(k):
         raise InvalidSetting(
-            f"k = {k!r}", expected="an integer >= 1", remedy="use autoregressive() for k = 0"
+            f"k = {k!r}",
+            expected="an integer >= 1",
+            remedy="choose a whole number; k = 0 is autoregressive()",
         )
     if not isinstance(bonus, bool):
         raise InvalidSetting(f"bonus = {bonus!r}", expected="True or False", remedy="fix it")

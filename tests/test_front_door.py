@@ -181,3 +181,8 @@ def test_what_an_import_brings_along(modules: str, absent: str) -> None:
     code = f"import sys; from specdec_lib import {modules}\nsys.exit({found} or None)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_bare_model_is_no_proposer(tiny_pair: Pair) -> None:
+    with pytest.raises(errors.InvalidSetting, match=r"DraftModel\(model\)"):
+        speculative(tiny_pair.target, tiny_pair.draft, [1, 2, 3], 4)  # pyright: ignore[reportArgumentType]

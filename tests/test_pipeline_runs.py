@@ -204,3 +204,16 @@ def test_an_interrupted_run_goes_on(project: Project, how: signal.Signals) -> No
     project.phase("b", WRITE_B, "b.csv", needs=("a",))
     assert project.run().executed == ("b",)
     assert (project.data / "b.csv").read_text() == "n\n1\n"
+
+
+def test_a_damaged_or_deleted_job_is_looked_at_again(project: Project) -> None:
+    measure = (
+        WRITE_A + '\n(folder / "jobs").mkdir(exist_ok=True)\n(folder / "jobs" / "j.json").write_text("{}")'
+    )
+    project.phase("a", measure, "a.csv")
+    assert project.run().executed == ("a",) and project.run().executed == ()
+    job = project.data / "jobs" / "j.json"
+    job.write_text("{")
+    assert project.run().executed == ("a",)
+    job.unlink()
+    assert project.run().executed == ("a",) and job.read_text() == "{}"

@@ -99,7 +99,9 @@ def run_profile(
                     # Taken before the run: what is edited while it runs makes the next run do it again.
                     taken = inputs(step)
                     _run_step(root, folder, step, measurement)
-                    records[step.name] = manifest.Record(taken, manifest.hashes(folder, _outputs(step)))
+                    records[step.name] = manifest.Record(
+                        taken, manifest.hashes(folder, [*_outputs(step), *_jobs(folder)])
+                    )
                     manifest.save(folder, records)
                 executed.append(step.name)
                 progress.finish(step.name)
@@ -131,9 +133,17 @@ def _outputs(step: table.Step) -> list[str]:
     return [_executed_copy(step), *(promise.path for promise in step.promises)]
 
 
+def _jobs(folder: Path) -> list[str]:
+    """Raw results so far: a step whose job was damaged or deleted since must look at it again."""
+    return [path.relative_to(folder).as_posix() for path in sorted((folder / "jobs").glob("*.json"))]
+
+
 def _design_hash(root: Path, design: Design, profile: Profile) -> str:
     from specdec_lib.pairs import pair_digest
-    from specdec_lib.prompts import prompts_digest
+    from specdec_lib.prompts import get_family, prompts_digest
+
+    for family in (*profile.families, *design.measurement.development):
+        get_family(family, root / "data" / "prompts")  # a misspelt name is refused before any step
 
     return design.measurement_hash(
         profile, prompts_digest(root / "data" / "prompts"), pair_digest(profile.pair)
