@@ -27,9 +27,8 @@ env:  ## the environment in .venv, from requirements.lock
 	  echo "Building the environment in $(VENV) (a minute or two) ..." >&2; \
 	  rm -f $(VENV)/.specdec-stamp; \
 	  $(PYTHON) -m venv $(VENV); \
-	  $(PY) -m pip install -qq --no-compile --no-deps --disable-pip-version-check -r requirements.lock; \
+	  $(PY) -m pip install -qq --no-compile --disable-pip-version-check -r requirements.lock; \
 	  $(PY) -m pip install -qq --no-compile --disable-pip-version-check --no-deps --no-build-isolation -e .; \
-	  $(PY) -m pip check -q; \
 	  echo "$(LOCK_HASH)" > $(VENV)/.specdec-stamp; \
 	fi
 
