@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .acceptance import Greedy
+    from .acceptance import Acceptance, Greedy, Imposed, Relaxed
     from .cache import KVCache
     from .decoding import autoregressive, speculative
     from .generation import Generation, Round
     from .pairs import load_pair
-    from .proposers import DraftModel, Proposer, Scripted
+    from .proposers import DraftFree, DraftModel, ForcedDraft, Proposer, Scripted
 
 _HOMES = {
     "load_pair": "pairs",
@@ -22,18 +22,28 @@ _HOMES = {
     "speculative": "decoding",
     "Generation": "generation",
     "Round": "generation",
+    "Acceptance": "acceptance",
     "Greedy": "acceptance",
+    "Relaxed": "acceptance",
+    "Imposed": "acceptance",
     "Proposer": "proposers",
     "DraftModel": "proposers",
+    "ForcedDraft": "proposers",
     "Scripted": "proposers",
+    "DraftFree": "proposers",
     "KVCache": "cache",
 }
 __all__ = [
+    "Acceptance",
+    "DraftFree",
     "DraftModel",
+    "ForcedDraft",
     "Generation",
     "Greedy",
+    "Imposed",
     "KVCache",
     "Proposer",
+    "Relaxed",
     "Round",
     "Scripted",
     "autoregressive",

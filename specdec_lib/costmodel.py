@@ -7,7 +7,7 @@ Acceptances are independent with probability ``alpha`` given that all before in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -98,6 +98,45 @@ def expected_counts(
                     waits = full and bonus
                 state = (room - emitted, waits)
                 probability[state] = probability.get(state, 0.0) + branch
+    return Counts(new_tokens, rounds, proposed, accepted, rejections, draft, repairs, blocks)
+
+
+def counts_from_trace(
+    passes: Sequence[bool], k: int, new_tokens: int, formulation: str = "reference", bonus: bool = False
+) -> Counts:
+    """Exact counts of a run, from one bit per output position: would the draft's choice there be the target's?
+
+    Under greedy decoding the trace fixes every round, for every k, formulation and bonus. The same rules as in
+    ``expected_counts``. Raises ``InvalidSetting`` for a trace shorter than the run.
+    """
+    _check(formulation, 0.0, k)
+    if len(passes) < new_tokens:
+        raise InvalidSetting(
+            f"A trace of {len(passes)} positions for a run of {new_tokens} tokens.",
+            expected="at least as many",
+            remedy="record the trace over the whole run",
+        )
+    at, pending = 0, False
+    rounds = proposed = accepted = rejections = draft = repairs = 0
+    blocks: dict[int, float] = {}
+    while True:
+        limit = min(k, new_tokens - at - bonus)
+        rows = limit + pending
+        rounds, proposed = rounds + 1, proposed + limit
+        if rows:
+            blocks[rows] = blocks.get(rows, 0) + 1
+        if limit:
+            draft += limit - 1 + pending
+        taken = next((i for i in range(limit) if not passes[at + i]), limit)
+        full = taken == limit
+        accepted, rejections = accepted + taken, rejections + (not full)
+        at += taken + (not full or bonus or not limit)
+        if at >= new_tokens:
+            break
+        pending = True
+        if formulation == "reference":
+            draft, repairs = draft + 1, repairs + (not full)
+            pending = full and (bonus or not limit)
     return Counts(new_tokens, rounds, proposed, accepted, rejections, draft, repairs, blocks)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from .acceptance import Acceptance, Greedy
 from .errors import InvalidPrompt, InvalidSetting, VocabularyMismatch
 from .generation import Generation, Round
-from .host import HostReads
+from .host import HostTraffic
 from .model import DecoderModel
 from .prefilled import Prefilled, check_room
 from .proposers import Proposer
@@ -42,7 +42,7 @@ def autoregressive(
     ids, stop = check_prompt(target, prompt), check_request(max_new_tokens, eos)
     start = prefilled or Prefilled.compute(target, ids, max_new_tokens)
     start.rewind(target, ids, max_new_tokens)
-    cache, host, calls = start.cache, HostReads(), 0
+    cache, host, calls = start.cache, HostTraffic(), 0
     watch = Stopwatch(target.device, instrument)
     token = start.logits.argmax(-1)
     tokens, known = [token], host.read(token) if stop else []
@@ -57,7 +57,7 @@ def autoregressive(
     watch.stop()
     return Generation(
         tokens=output, seconds=watch.seconds, prefill_seconds=start.seconds, stage_seconds=watch.stages,
-        host_reads=host.count, target_calls=calls,
+        host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes, target_calls=calls,
     )  # fmt: skip
 
 
@@ -75,6 +75,7 @@ def speculative(
     *,
     prefilled: Prefilled | None = None,
     instrument: bool = False,
+    host: HostTraffic | None = None,
 ) -> Generation:
     """Speculative decoding (Leviathan et al. 2023; Chen et al. 2023), greedy by default, batch size 1.
 
@@ -88,17 +89,19 @@ def speculative(
     - "repair-free": the last committed token is the first row of the next block, so a rejection costs no call. Between
       rounds the caches hold all committed tokens but one.
 
-    One host read per round. Raises ``InvalidPrompt``, ``InvalidSetting``, ``ContextTooLong``, ``VocabularyMismatch``.
+    One host read per round. ``host``: a counter to share with a proposer or a rule that talks to the host itself.
+    Raises ``InvalidPrompt``, ``InvalidSetting``, ``ContextTooLong``, ``VocabularyMismatch``.
     """
     ids, stop = check_prompt(target, prompt), check_request(max_new_tokens, eos)
-    check_speculation(target, proposer, k, bonus, formulation)
+    check_speculation(target, proposer, acceptance, k, bonus, formulation)
     check_room(target, len(ids), max_new_tokens)
-    accept = acceptance or Greedy()
-    # Before the target's prefill: a draft may have fewer positions and refuse.
+    accept = Greedy() if acceptance is None else acceptance
+    # Before the target's prefill: a draft may have fewer positions and refuse, and so may a rule.
+    accept.begin(max_new_tokens, target)
     proposer.begin(ids, max_new_tokens)
     start = prefilled or Prefilled.compute(target, ids, max_new_tokens)
     start.rewind(target, ids, max_new_tokens)
-    cache, host, calls = start.cache, HostReads(), 0
+    cache, host, calls = start.cache, host or HostTraffic(), 0
     output: list[int] = []
     rounds: list[Round] = []
 
@@ -110,7 +113,7 @@ def speculative(
         # 1. Propose. The last round shrinks to the room that is left; with a bonus one place is the target's.
         room = max_new_tokens - len(output)
         limit = min(k, room - bonus)
-        proposals = on_device(proposer.propose(limit) if limit else [], limit, target)
+        proposals = on_device(proposer.propose(limit) if limit else pending[:0], limit, target, host)
         proposed = proposals.shape[0]
         watch.lap("draft")
 
@@ -126,7 +129,7 @@ def speculative(
         watch.lap("verify")
 
         # 3. Accept, on the device, and tell the host once.
-        accepted_count, tokens = accept(proposals, logits)
+        accepted_count, tokens = accept(proposals, logits, len(output))
         accepted, *known = host.read(torch.cat((accepted_count.view(1), tokens)))
         emitted = accepted + (accepted < proposed or bonus or not proposed)
         known = known[:emitted]
@@ -161,7 +164,8 @@ def speculative(
     return Generation(
         tokens=output, seconds=watch.seconds, prefill_seconds=start.seconds,
         draft_prefill_seconds=proposer.prefill_seconds, rounds=rounds, stage_seconds=watch.stages,
-        host_reads=host.count, target_calls=calls, draft_calls=proposer.calls,
+        host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes, target_calls=calls,
+        draft_calls=proposer.calls,
     )  # fmt: skip
 
 
@@ -170,7 +174,9 @@ def cut_at(tokens: list[int], stop: frozenset[int]) -> int:
     return next((i + 1 for i, token in enumerate(tokens) if token in stop), len(tokens))
 
 
-def on_device(proposals: Tensor | Iterable[int], limit: int, target: DecoderModel) -> Tensor:
+def on_device(
+    proposals: Tensor | Iterable[int], limit: int, target: DecoderModel, host: HostTraffic
+) -> Tensor:
     """Proposals as an int64 tensor on the target's device; ids given on the host are checked and copied over."""
     if not isinstance(proposals, Tensor):
         ids = list(proposals)
@@ -180,7 +186,7 @@ def on_device(proposals: Tensor | Iterable[int], limit: int, target: DecoderMode
                 expected=f"ids from 0 to {target.config.vocab - 1}",
                 remedy="propose only tokens that the target has",
             )
-        proposals = torch.tensor(ids, dtype=torch.int64, device=target.device)
+        proposals = host.copy(ids, target.device)
     if proposals.shape[0] > limit:
         raise InvalidSetting(
             f"the proposer returned {proposals.shape[0]} tokens",
@@ -232,14 +238,25 @@ def is_count(value: object, least: int = 1) -> bool:
 
 
 def check_speculation(
-    target: DecoderModel, proposer: Proposer, k: int, bonus: bool, formulation: str
+    target: DecoderModel,
+    proposer: Proposer,
+    acceptance: Acceptance | None,
+    k: int,
+    bonus: bool,
+    formulation: str,
 ) -> None:
-    """Refuse a k, a bonus, a formulation or a draft that cannot work, before any work is done."""
+    """Refuse a k, a rule, a formulation or a draft that cannot work, before any work is done."""
     if not isinstance(proposer, Proposer):
         raise InvalidSetting(
             f"the proposer is a {type(proposer).__name__}",
             expected="a Proposer, such as DraftModel(pair.draft)",
             remedy="wrap a model as DraftModel(model); derive a proposer of your own from Proposer",
+        )
+    if acceptance is not None and not isinstance(acceptance, Acceptance):
+        raise InvalidSetting(
+            f"the acceptance rule is a {type(acceptance).__name__}",
+            expected="an Acceptance, such as Greedy()",
+            remedy="derive a rule of your own from Acceptance",
         )
     if not is_count(k):
         raise InvalidSetting(

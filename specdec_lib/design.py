@@ -113,6 +113,13 @@ class Analysis(_Section):
         return self.checks.cpu if kind == "cpu" else self.checks.gpu
 
 
+class Mechanisms(_Section):
+    """The cells of the mechanism phases: the first n families at each context, and repeats per variant."""
+
+    families: dict[int, Positive]
+    repeats: Positive
+
+
 class ProfileEntry(_Section):
     """A profile as the file gives it; what is left out comes from [measurement]."""
 
@@ -126,6 +133,7 @@ class ProfileEntry(_Section):
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     committed: StrictBool = False
     threads: Count = 0
+    mechanisms: Mechanisms | None = None
     phases: Names
     minutes: dict[str, Annotated[float, Field(gt=0, strict=True)]]
 
@@ -161,6 +169,7 @@ class Profile(_Section):
     batch: int
     warmup_repeats: int
     dtype: str
+    mechanisms: Mechanisms | None = None
     phases: tuple[str, ...]
     minutes: dict[str, float]
 
@@ -195,6 +204,12 @@ class Design(_Section):
             contexts = entry.contexts or self.measurement.contexts
             _no_duplicates(chosen, contexts)
             new = entry.new_tokens or self.measurement.new_tokens
+            for context, n in entry.mechanisms.families.items() if entry.mechanisms else ():
+                if context not in contexts or n > len(chosen):
+                    raise ValueError(
+                        f"profiles.{name}.mechanisms asks for {n} families at context {context}; "
+                        f"the profile has {len(chosen)} at {list(contexts)}"
+                    )
             if min(contexts) <= new:
                 raise ValueError(
                     f"profiles.{name}: context {min(contexts)} has no room beside {new} new tokens"

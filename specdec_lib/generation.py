@@ -42,6 +42,8 @@ class Generation:
     rounds: list[Round] = field(default_factory=list)
     stage_seconds: dict[str, float] = field(default_factory=dict)
     host_reads: int = 0
+    host_copies: int = 0
+    host_bytes: int = 0
     target_calls: int = 0
     draft_calls: int = 0
 

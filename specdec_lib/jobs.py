@@ -16,9 +16,8 @@ from .errors import JobDamaged, JobFailed, MixedDesign
 from .files import atomic_write, canonical_json, sha256_text
 
 ENGINE = "engine_hash"
-MEASURED = (
-    "prefill_s"  # handed on by an earlier job: measured, so it may differ when that job is measured anew
-)
+# Handed on by earlier jobs: measured, so it may differ when they are measured anew.
+MEASURED = ("prefill_s", "tokens", "passes", "costs", "prediction")
 _ERROR_LINES = 12
 
 
@@ -55,7 +54,9 @@ def finished(path: Path, spec: dict[str, Any], keep_engine: bool) -> dict[str, A
     if not path.is_file():
         return None
     body = read_job(path)
-    ours, theirs = ({k: v for k, v in s.items() if k not in (ENGINE, MEASURED)} for s in (spec, body["spec"]))
+    ours, theirs = (
+        {k: v for k, v in s.items() if k not in (ENGINE, *MEASURED)} for s in (spec, body["spec"])
+    )
     if ours != theirs:
         changed = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
         raise MixedDesign(

@@ -98,7 +98,7 @@ def _collect(study: Study, jobs: list[Job], say: Say) -> dict[str, dict[str, Any
     for number, (job, last) in enumerate(_with_last(jobs), start=1):
         # A process that has its cell alone makes its own prefill; what several decode from is made once and stored.
         shared = job.families if job.isolation != "cell" else ()
-        given = {family: study.run(_prefill_spec(study, family, job.context)) for family in shared}
+        given = {family: study.run(prefill_spec(study, family, job.context)) for family in shared}
         spec = study.spec(
             "decode", job.name, context=job.context, runs=[run.model_dump() for run in job.runs],
             prompt_sha256={family: result["prompt_sha256"] for family, result in given.items()},
@@ -106,7 +106,7 @@ def _collect(study: Study, jobs: list[Job], say: Say) -> dict[str, dict[str, Any
             k=study.profile.k, bonus=study.profile.bonus, formulation=study.profile.formulation,
             warmup_repeats=study.profile.warmup_repeats,
         )  # fmt: skip
-        results[job.name] = _decode(study, spec, job.context)
+        results[job.name] = run_from_store(study, spec, job.context)
         say(f"{number}/{len(jobs)} {job.name}")
         for family in last:
             for path in (study.folder / ".prefill").glob(f"{family}-{job.context}[-.]*"):
@@ -121,12 +121,13 @@ def _with_last(jobs: list[Job]) -> Iterator[tuple[Job, list[str]]]:
         yield job, [family for family in job.families if family not in later]
 
 
-def _prefill_spec(study: Study, family: str, context: int) -> dict[str, Any]:
+def prefill_spec(study: Study, family: str, context: int) -> dict[str, Any]:
     """The prompt's hash and the prefill's seconds stay in this job's file, its caches only while they are needed."""
     return study.spec("prefill", f"prefill-{context}-{family}", families=[family], context=context)
 
 
-def _decode(study: Study, spec: dict[str, Any], context: int) -> dict[str, Any]:
+def run_from_store(study: Study, spec: dict[str, Any], context: int) -> dict[str, Any]:
+    """The result of a job that decodes from stored prefills; missing ones are made again first."""
     path = study.folder / "jobs" / f"{spec['name']}.json"
     done = finished(path, spec, keep_engine=study.profile.committed)
     if done is not None:
@@ -139,7 +140,7 @@ def _decode(study: Study, spec: dict[str, Any], context: int) -> dict[str, Any]:
         if not all(role.is_file() for role in roles):
             # not in jobs/: the result that stands there stays
             again = study.folder / ".prefill" / f"{family}-{context}.json"
-            run_job(_prefill_spec(study, family, context), again, study.threads)
+            run_job(prefill_spec(study, family, context), again, study.threads)
             again.unlink()
     return run_job(spec, path, study.threads)
 
@@ -157,7 +158,7 @@ def _rows(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]], sch
             )
             rows.append(
                 {
-                    **_shared(study),
+                    **shared_columns(study),
                     "context_tokens": job.context,
                     "job": job.name,
                     "isolation": job.isolation,
@@ -176,14 +177,14 @@ def _rows(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]], sch
 
 def _stages(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]]) -> pd.DataFrame:
     rows = [
-        {**_shared(study), "context_tokens": job.context, **row}
+        {**shared_columns(study), "context_tokens": job.context, **row}
         for job in jobs
         for row in results[job.name]["stages"]
     ]
     return validate(pd.DataFrame(rows), "stages")
 
 
-def _shared(study: Study) -> dict[str, str]:
+def shared_columns(study: Study) -> dict[str, str]:
     return {"profile": study.profile.name, "design_hash": study.design_hash}
 
 

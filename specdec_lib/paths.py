@@ -13,8 +13,9 @@ DESIGN_FILE = "design.toml"
 _NOT_ENGINE = ("pipeline", "report")
 # What a measured time or token depends on. A change elsewhere leaves finished jobs valid.
 _MEASURING = (
-    "acceptance", "bandwidth", "cache", "calibrate", "decoding", "generation", "host", "load", "model", "pairs",
-    "prefilled", "projection", "prompts", "proposers", "timing", "tokenizer", "weights", "worker",
+    "acceptance", "bandwidth", "bench", "cache", "calibrate", "decoding", "generation", "host", "load", "model",
+    "naive", "numerics", "pairs", "prefilled", "projection", "prompts", "proposers", "timing", "tokenizer",
+    "weights", "worker",
 )  # fmt: skip
 
 

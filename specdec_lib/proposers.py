@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from .acceptance import check_trace
 from .cache import KVCache
 from .errors import InvalidSetting
 from .model import DecoderModel
@@ -65,13 +66,17 @@ class DraftModel(Proposer):
 
     def propose(self, k: int) -> Tensor:
         proposals: list[Tensor] = []
-        for _ in range(k):
+        for i in range(k):
             if self.backlog.shape[0]:
                 self._run(self.backlog)
-            proposals.append(self.next)
-            self.backlog = self.next
+            proposals.append(self.choice(i))
+            self.backlog = proposals[-1]
         self.fed = max(k - 1, 0)  # the last proposal stays unfed: verification may refuse it
         return torch.cat(proposals) if proposals else self.next[:0]
+
+    def choice(self, i: int) -> Tensor:
+        """The i-th proposal of this round, [1]: the draft's argmax, ``self.next``."""
+        return self.next
 
     def commit(self, accepted: int, tokens: Tensor, known: list[int]) -> None:
         super().commit(accepted, tokens, known)
@@ -88,6 +93,50 @@ class DraftModel(Proposer):
     def _run(self, ids: Tensor) -> None:
         self.next = self.model.forward(ids, self.cache, last_only=True).argmax(-1)
         self.calls += 1
+
+
+class ForcedDraft(DraftModel):
+    """Every draft forward is paid, but what is proposed is imposed. Synthetic: label its numbers.
+
+    For output position i it proposes ``tokens[i]`` where ``passes[i]`` holds, and a wrong token elsewhere. The draft's
+    own choices are kept: with all passes they are what it would have proposed after the given text (``agreement``).
+    """
+
+    def __init__(
+        self,
+        model: DecoderModel,
+        tokens: Sequence[int],
+        passes: Sequence[bool],
+        prefilled: Prefilled | None = None,
+    ) -> None:
+        super().__init__(model, prefilled)
+        self.tokens, self.passes = list(tokens), list(passes)
+
+    def begin(self, prompt: list[int], max_new_tokens: int) -> None:
+        check_trace(self.tokens, self.passes, max_new_tokens, self.model.config.vocab)
+        super().begin(prompt, max_new_tokens)
+        self.start, self.own = len(prompt), {}
+        script = torch.tensor(self.tokens, device=self.model.device)
+        passes = torch.tensor(self.passes, device=self.model.device)
+        self.script = torch.where(passes, script, (script + 1) % self.model.config.vocab)
+
+    def choice(self, i: int) -> Tensor:
+        at = len(self.text) - self.start + i
+        self.own[at] = self.next
+        return self.script[at : at + 1]
+
+    def agreement(self) -> list[bool]:
+        """Per output position: would the draft have proposed the given token there? After a run in which all passed.
+
+        Raises ``InvalidSetting`` if some position was never proposed, as with a bonus.
+        """
+        if sorted(self.own) != list(range(len(self.own))) or not all(self.passes):
+            raise InvalidSetting(
+                "this run did not propose every position after the given text",
+                expected="a run without bonus in which everything passes",
+                remedy="record with passes all true and bonus=False",
+            )
+        return [int(self.own[i]) == self.tokens[i] for i in range(len(self.own))]
 
 
 class Scripted(Proposer):
@@ -114,3 +163,24 @@ class Scripted(Proposer):
                 remedy="give a longer script or generate fewer tokens",
             )
         return self.script[at : at + k]
+
+
+class DraftFree(Proposer):
+    """Perfect candidates at no cost: the target's own recorded continuation, held on the device. An oracle."""
+
+    def __init__(self, tokens: Sequence[int], device: torch.device | str = "cpu") -> None:
+        self.tokens = torch.tensor(list(tokens), dtype=torch.int64, device=device)
+
+    def begin(self, prompt: list[int], max_new_tokens: int) -> None:
+        if self.tokens.shape[0] < max_new_tokens:
+            raise InvalidSetting(
+                f"{self.tokens.shape[0]} recorded tokens for a run of {max_new_tokens}",
+                expected="at least as many",
+                remedy="record the target's own output over the whole run",
+            )
+        super().begin(prompt, max_new_tokens)
+        self.start = len(prompt)
+
+    def propose(self, k: int) -> Tensor:
+        at = len(self.text) - self.start
+        return self.tokens[at : at + k]

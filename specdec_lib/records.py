@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +62,15 @@ def write_table(table: pd.DataFrame, path: str | Path, schema_name: str) -> Path
     path = Path(path)
     checked = validate(table, schema_name, path.name)
     _one_design(checked, None, path.name)
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(checked.columns)
     columns = [[_to_text(value) for value in checked[name]] for name in checked.columns]
-    writer.writerows(zip(*columns, strict=True))
-    return atomic_write(path, buffer.getvalue())
+    return atomic_write(path, "".join(map(_csv_line, [checked.columns, *zip(*columns, strict=True)])))
+
+
+def _csv_line(values: Iterable[str]) -> str:
+    # The writer quotes only what is in its line end: with CR LF there, a lone CR or LF in a value is quoted too.
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\r\n").writerow(values)
+    return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
 def read_table(path: str | Path, schema_name: str, design_hash: str | None = None) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .acceptance import Acceptance, Decision, Greedy
+from .acceptance import Decision, Greedy
 from .decoding import speculative
 from .model import DecoderModel
 from .prefilled import Prefilled
@@ -45,10 +45,14 @@ def watch_rounds(
     """
     rounds: list[dict[str, Any]] = []
     start = Prefilled.compute(target, prompt, new_tokens)
-    rule: Acceptance = Greedy()
 
-    def watched(proposals: Tensor, logits: Tensor) -> Decision:
-        decision = rule(proposals, logits)
+    class Watched(Greedy):
+        def __call__(self, proposals: Tensor, logits: Tensor, position: int) -> Decision:
+            decision = super().__call__(proposals, logits, position)
+            note(proposals, logits, decision)
+            return decision
+
+    def note(proposals: Tensor, logits: Tensor, decision: Decision) -> None:
         if not proposals.shape[0]:  # a plain last step has no draft phase
             rounds.append({"committed": rounds[-1]["committed"] + len(rounds[-1]["emitted"]), "pending": []})
         rounds[-1] |= {
@@ -58,14 +62,13 @@ def watch_rounds(
             "tokens": decision.tokens.tolist(),
         }
         rounds[-1]["emitted"] = rounds[-1]["tokens"][: rounds[-1]["accepted"] + 1]
-        return decision
 
     done = speculative(
         target,
         _WatchedDraft(draft, start, rounds),
         prompt,
         new_tokens,
-        acceptance=watched,
+        acceptance=Watched(),
         prefilled=start,
         **settings,
     )

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
+from . import bench
 from .bandwidth import read_bandwidth
 from .calibrate import auto_dtype, parse_device
 from .decoding import autoregressive, speculative
-from .errors import CacheError
 from .files import canonical_json, sha256_text
 from .generation import Generation
 from .jobs import write_job
@@ -117,23 +117,16 @@ def _arms(
     spec: dict[str, Any], pair: Pair, store: Path, family: str, needs_draft: bool
 ) -> Callable[[str, bool], Generation]:
     """A function that runs one arm on one family, from prefills that are rewound every time."""
-    new, stored = spec["new_tokens"], spec["prefill_s"].get(family)
-    prompt = build_prompt(family, spec["context"], pair.tokenizer, new)
-    if stored and sha256_text(canonical_json(prompt)) != spec["prompt_sha256"][family]:
-        raise CacheError(
-            f"the stored prefill of {family} belongs to another prompt",
-            expected="the prompt that the prefill job built",
-            remedy="delete the profile's .prefill and jobs folders and run again",
-        )
-
-    def state(role: str, model: DecoderModel) -> Prefilled:
-        if not stored:
-            return _timed_prefill(spec, model, prompt)
-        path = store / f"{family}-{spec['context']}-{role}.safetensors"
-        return Prefilled.load(path, model, new, len(prompt), stored[role])
-
-    target = state("target", pair.target)
-    proposer = DraftModel(pair.draft, state("draft", pair.draft)) if needs_draft else None
+    new = spec["new_tokens"]
+    if family in spec["prefill_s"]:
+        cell = bench.Cell(spec, pair, store, family)
+        prompt, target = cell.prompt, cell.target
+        draft = cell.prefilled("draft", pair.draft) if needs_draft else None
+    else:
+        prompt = build_prompt(family, spec["context"], pair.tokenizer, new)
+        target = _timed_prefill(spec, pair.target, prompt)
+        draft = _timed_prefill(spec, pair.draft, prompt) if needs_draft else None
+    proposer = DraftModel(pair.draft, draft) if draft else None
 
     def run(arm: str, instrument: bool) -> Generation:
         if proposer is None or arm != "spec":
@@ -175,6 +168,10 @@ KINDS: dict[str, Callable[[dict[str, Any], Path], dict[str, Any]]] = {
     "calibrate": calibrate,
     "prefill": prefill_pair,
     "decode": decode,
+    "trace": bench.trace,
+    "mechanism": bench.mechanism,
+    "costs": bench.costs,
+    "numerics": bench.numerics,
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from specdec_lib import correctness
-from specdec_lib.acceptance import Decision
+from specdec_lib.acceptance import Acceptance, Decision
 from specdec_lib.correctness import differing, forced, margin_rows, row, token_rows
 from specdec_lib.decoding import autoregressive
 from specdec_lib.model import DecoderModel
@@ -37,8 +37,8 @@ def test_rows_fit_their_table(tiny_pair: Pair) -> None:
 def test_a_token_that_differs_is_counted(tiny_pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """An acceptance rule that lets one proposal too many pass."""
 
-    class Lenient:
-        def __call__(self, proposals: torch.Tensor, logits: torch.Tensor) -> Decision:
+    class Lenient(Acceptance):
+        def __call__(self, proposals: torch.Tensor, logits: torch.Tensor, position: int) -> Decision:
             return Decision(torch.tensor(proposals.shape[0]), torch.cat((proposals, logits[-1:].argmax(-1))))
 
     monkeypatch.setattr("specdec_lib.decoding.Greedy", Lenient)

@@ -16,6 +16,7 @@ from specdec_lib.costmodel import (
     audit,
     best_k,
     break_even_alpha,
+    counts_from_trace,
     expected_counts,
     long_run_counts,
     predicted_R,
@@ -92,6 +93,29 @@ def test_expected_counts_are_the_mean_over_every_possible_run(
     assert {name: value for name, value in shown.items() if value} == pytest.approx(
         {name: value for name, value in mean.items() if value}
     )
+
+
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=40),
+    st.integers(1, 8),
+    st.sampled_from(FORMULATIONS),
+    st.booleans(),
+)
+def test_a_trace_fixes_every_count(bits: list[bool], k: int, formulation: str, bonus: bool) -> None:
+    found = counts_from_trace(bits, k, len(bits), formulation, bonus)
+    expected = one_run(tuple(map(int, bits)), k, formulation, bonus)
+    shown = {
+        "rounds": found.rounds, "proposed": found.proposed, "accepted": found.accepted, "draft":
+        found.draft_forwards, "rejections": found.rejections, "repairs": found.repairs,
+    } | {f"rows {rows}": count for rows, count in found.blocks.items()}  # fmt: skip
+    assert {name: value for name, value in shown.items() if value} == {
+        name: value for name, value in expected.items() if value
+    }
+
+
+def test_a_trace_shorter_than_the_run_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="63 positions for a run of 64"):
+        counts_from_trace([True] * 63, 4, 64)
 
 
 @given(st.floats(0, 1), st.integers(1, 8), st.integers(2, 80), st.sampled_from(FORMULATIONS), st.booleans())

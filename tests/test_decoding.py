@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from specdec_lib.acceptance import Decision, Greedy
+from specdec_lib.acceptance import Acceptance, Decision
 from specdec_lib.decoding import FORMULATIONS, autoregressive, speculative
 from specdec_lib.generation import Generation, Round
-from specdec_lib.host import HostReads
+from specdec_lib.host import HostTraffic
 from specdec_lib.model import DecoderModel
 from specdec_lib.pairs import Pair, load_pair
 from specdec_lib.prefilled import Prefilled
@@ -375,13 +375,13 @@ def test_one_host_read_per_round(
             return func(*args, **(kwargs or {}))
 
     reads: list[int] = []
-    read = HostReads.read
+    read = HostTraffic.read
 
-    def noting(self: HostReads, tensor: torch.Tensor) -> list[int]:
+    def noting(self: HostTraffic, tensor: torch.Tensor) -> list[int]:
         reads.append(tensor.numel())
         return read(self, tensor)
 
-    monkeypatch.setattr(HostReads, "read", noting)
+    monkeypatch.setattr(HostTraffic, "read", noting)
     start = Prefilled.compute(tiny_pair.target, PROMPT, NEW)
     draft = DraftModel(tiny_pair.draft, Prefilled.compute(tiny_pair.draft, PROMPT, NEW))
     with NoSync():
@@ -471,12 +471,10 @@ def test_ar_is_transformers_greedy(hf_llama: Any, hf_qwen2: Any) -> None:
 def test_an_acceptance_rule_is_ten_lines(tiny_pair: Pair) -> None:
     """Another rule plugs in: one that takes every proposal commits the draft's text, round for round."""
 
-    class All:
-        def __call__(self, proposals: torch.Tensor, logits: torch.Tensor) -> Decision:
-            return Decision(
-                torch.tensor(proposals.shape[0]),
-                torch.cat((proposals, Greedy()(proposals, logits).tokens[-1:])),
-            )
+    class All(Acceptance):
+        def __call__(self, proposals: torch.Tensor, logits: torch.Tensor, position: int) -> Decision:
+            tokens = torch.cat((proposals, logits.argmax(-1)[-1:]))
+            return Decision(torch.tensor(proposals.shape[0]), tokens)
 
     draft = autoregressive(tiny_pair.draft, PROMPT, 16).tokens
     done = speculative(

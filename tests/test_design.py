@@ -127,7 +127,7 @@ def test_a_new_profile_is_one_table_entry() -> None:
         ("measurement.warmup_repeats", 2),
         ("measurement.families", RAW["measurement"]["families"][::-1]),
         ("profiles.cpu-full.repeats", 7),
-        ("profiles.cpu-full.contexts", [2048]),
+        ("profiles.cpu-full.contexts", [2048, 4096, 8192, 16384]),
         ("profiles.cpu-full.threads", 1),
         ("profiles.cpu-full.isolation", "cell"),
         ("profiles.cpu-full.pair", "qwen2.5"),

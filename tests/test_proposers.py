@@ -29,7 +29,7 @@ def test_greedy_acceptance(rows: list[tuple[int, int]], last: int) -> None:
     proposals = torch.tensor([proposal for proposal, _ in rows], dtype=torch.int64)
     choices = [choice for _, choice in rows] + [last]
     logits = torch.nn.functional.one_hot(torch.tensor(choices), 6).float()
-    accepted, tokens = Greedy()(proposals, logits)
+    accepted, tokens = Greedy()(proposals, logits, 0)
     stand = 0
     while stand < len(rows) and rows[stand][0] == rows[stand][1]:
         stand += 1

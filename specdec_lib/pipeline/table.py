@@ -62,6 +62,29 @@ PHASES: tuple[Phase, ...] = (
         (Promise("confirmatory-{context}.csv", "confirmatory"), Promise("stages-{context}.csv", "stages")),
         per_context=True,
     ),
+    Phase("acceptance", "acceptance", (Promise("acceptance.csv", "proposals"), Promise("traces.csv", "traces"))),
+    Phase("control-plane", "control-plane", (Promise("control-plane.csv", "mechanism"),)),
+    Phase(
+        "relaxed",
+        "relaxed",
+        (Promise("relaxed.csv", "mechanism"), Promise("relaxed-quality.csv", "quality")),
+    ),
+    Phase("all-accept", "all-accept", (Promise("all-accept.csv", "mechanism"),)),
+    Phase("draft-free", "draft-free", (Promise("draft-free.csv", "mechanism"),)),
+    Phase("dial", "dial", (Promise("dial.csv", "mechanism"),)),
+    Phase("formulations", "formulations", (Promise("formulations.csv", "mechanism"),)),
+    Phase("numerics", "numerics", (Promise("numerics.csv", "numerics"),)),
+    Phase(
+        "cost-model",
+        "cost-model",
+        (
+            Promise("costs.csv", "costs"),
+            Promise("cost-fit.csv", "cost-fit"),
+            Promise("predictions.csv", "predictions"),
+            Promise("break-even.csv", "break-even"),
+            Promise("cost-model.csv", "mechanism"),
+        ),
+    ),
 )
 
 
