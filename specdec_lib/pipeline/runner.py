@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,8 @@ def run_profile(
                     manifest.save(folder, records)
                 executed.append(step.name)
                 progress.finish(step.name)
+            # Stored prefills serve every phase, and are gigabytes: they go once all steps are done.
+            shutil.rmtree(folder / ".prefill", ignore_errors=True)
         finally:
             progress.close()
     return Outcome(tuple(executed), tuple(step.name for step in plan if step.name not in executed))
