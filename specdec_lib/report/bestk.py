@@ -1,0 +1,128 @@
+"""The cost-model chapter: break-even alpha and the best k, predicted and found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from specdec_lib.report import folders, mechanisms, style, text
+from specdec_lib.report.costline import PHASE, log_axis, say_missing
+from specdec_lib.report.figures import WIDTH
+from specdec_lib.report.style import number
+from specdec_lib.stats import geometric_mean
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Table = folders.Table
+
+
+def show(root: Path | None = None) -> None:
+    """Break-even alpha and best k by the line, and the best k that was found."""
+    for one in mechanisms.having(PHASE, root):
+        table = mechanisms.read(one, "break-even.csv", "break-even")
+        style.table(
+            break_even_table(table),
+            caption=f"{one.label}: {one.hardware}. By the cost line, at the mean pass share of the held-out traces.",
+            csv=one.csv("break-even.csv"),
+        )
+        frame = compared(
+            mechanisms.read(one, "predictions.csv", "predictions"), mechanisms.by_family(one, PHASE)
+        )
+        told = sentences(frame)
+        style.use_style()
+        caption = (
+            f"{one.label}: {one.hardware}. Repair-free with bonus, real draft (real): geometric means "
+            f"over {text.listed(str(n) for n in frame.groupby('context_tokens', sort=True)['n'].max())} "
+            "families, medians over repeats; dashed: predicted before. Bars: range over families."
+        )
+        style.figure(figure(frame), alt="R over k, measured and predicted. " + " ".join(told), caption=caption,
+                     csv=one.csv(f"{PHASE}.csv"))  # fmt: skip
+        text.say(*told)
+    say_missing(root)
+
+
+def break_even_table(table: Table) -> Table:
+    """The table "break-even" in words."""
+    return pd.DataFrame(
+        {
+            "context": text.context_name(row["context_tokens"]) + (" (extrapolated)" if row["extrapolated"] else ""),
+            "formulation": row["formulation"] + (", bonus" if row["bonus"] else ""),
+            "c": row["c_steps"],
+            f"v at k = {row['k']}": row["v_steps"],
+            "alpha of the traces": row["alpha"],
+            f"break-even alpha at k = {row['k']}": (
+                "none pays" if pd.isna(row["break_even_alpha"])
+                else "every alpha pays" if row["break_even_alpha"] == 0 else number(row["break_even_alpha"])
+            ),
+            "best k": row["best_k"],
+            "R there": row["R_at_best_k"],
+        }
+        for row in table.to_dict("records")
+    )  # fmt: skip
+
+
+def compared(predictions: Table, cells: Table) -> Table:
+    """Per context and k of the repair-free engine with its real draft: R predicted and measured, over families."""
+    keys = ["context_tokens", "family", "k"]
+    real = [
+        t[(t["label"] == "real") & (t["formulation"] == "repair-free") & t["bonus"].fillna(False)]
+        for t in (predictions, cells)
+    ]
+    joined = real[0][[*keys, "R_predicted", "extrapolated"]].merge(real[1][[*keys, "R"]], on=keys)
+    rows = [
+        {"context_tokens": int(context), "k": int(k), "n": len(part),
+         "predicted": geometric_mean(part["R_predicted"]), "measured": geometric_mean(part["R"]),
+         "low": float(part["R"].min()), "high": float(part["R"].max())}
+        for (context, k), part in joined.groupby(["context_tokens", "k"], sort=True)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def sentences(frame: Table) -> list[str]:
+    """Per context: the best k predicted and found, and what following the prediction costs."""
+    told = []
+    for context, part in frame.groupby("context_tokens", sort=True):
+        chosen, found = part.loc[part["predicted"].idxmax()], part.loc[part["measured"].idxmax()]
+        start = (
+            f"At {text.context_name(int(context))} the best of k = "
+            f"{text.listed(str(k) for k in part['k'])} is predicted to be {int(chosen['k'])} (R = "
+            f"{number(chosen['predicted'])})"
+        )
+        told.append(
+            f"{start}, and it was (R = {number(found['measured'])})."
+            if chosen["k"] == found["k"]
+            else f"{start}; found best: {int(found['k'])} (R = {number(found['measured'])}). Following the prediction "
+            f"gives R = {number(chosen['measured'])}, "
+            f"{text.percent(1 - chosen['measured'] / found['measured'])} less."
+        )
+    return told
+
+
+def figure(frame: Table) -> Figure:
+    """R over k: measured with the range of families, predicted dashed, a colour per context."""
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import FixedLocator
+
+    fig, ax = plt.subplots(figsize=(WIDTH, 3.4))
+    groups = list(frame.groupby("context_tokens", sort=True))
+    for place, (look, (context, part)) in enumerate(zip(style.SERIES, groups, strict=False)):
+        name, at = text.context_name(int(context)), part["k"] + (place - (len(groups) - 1) / 2) * 0.12
+        spread = [part["measured"] - part["low"], part["high"] - part["measured"]]
+        ax.errorbar(
+            at, part["measured"], yerr=spread, color=look.colour, marker=look.marker, linestyle="-", capsize=3,
+            label=f"{name} measured",
+        )  # fmt: skip
+        ax.plot(
+            at, part["predicted"], color=look.colour, linestyle="--", marker="", label=f"{name} predicted"
+        )
+    log_axis(ax, "y", [*frame["low"], *frame["high"], *frame["predicted"], 1.0])
+    ax.axhline(1, color=style.INK, linewidth=1.4, linestyle="-", marker="")
+    ax.xaxis.set_major_locator(FixedLocator(sorted(set(frame["k"]))))
+    ax.set_xlabel("k")
+    ax.set_ylabel("R, log scale")
+    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=9)
+    fig.tight_layout()
+    return fig

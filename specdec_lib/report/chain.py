@@ -1,0 +1,190 @@
+"""The synthesis' chain of evidence: one sentence per chapter, from that chapter's data, and the boundary of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from specdec_lib.costs import in_sample_residuals, residuals_table
+from specdec_lib.report import (
+    acceptance,
+    compare,
+    curve,
+    dial,
+    folders,
+    mechanisms,
+    places,
+    residuals,
+    style,
+    text,
+)
+from specdec_lib.report.style import number
+
+Table = folders.Table
+
+
+def show_step(name: str, root: Path | None = None) -> None:
+    """The sentence of one chapter, per folder that has its data."""
+    if name == "results":
+        text.say(*_results(root))
+        return
+    having = mechanisms.having(name, root)
+    text.say(*(f"`{one.label}`: {STEPS[name](one)}" for one in having))
+    if not having:
+        text.say(mechanisms.missing(name, root)[0])
+
+
+def _results(root: Path | None) -> list[str]:
+    told = []
+    for source in compare.sources(root):
+        who = "As published" if source.results is None else f"In `{source.label}`"
+        told.append(f"{who} speculative decoding {text.verdict_overview(source.rows)}.")
+    return told
+
+
+def control_plane(one: folders.Results) -> str:
+    """Host reads per round, and what they cost."""
+    frame = mechanisms.by_variant(one, "control-plane")
+    reads = {v: text.span(frame[frame["variant"] == v]["reads_per_round"]) for v in ("naive", "device")}
+    gain = mechanisms.gain(one, "control-plane", "device", "naive")["gain"]
+    return (
+        f"host reads per round go from {reads['naive']} (naive) to {reads['device']} (device side); that "
+        f"multiplies the speed by {text.span(gain)}."
+    )
+
+
+def acceptance_found(one: folders.Results) -> str:
+    """Alpha, and how near the refused tokens were."""
+    proposals = mechanisms.read(one, acceptance.FILE, "proposals")
+    alpha = places.counted_alpha(places.positions(proposals))
+    first = acceptance.shares(proposals).set_index("population").loc[acceptance.FIRST]
+    return (
+        f"a proposal that is reached stands in {text.percent(alpha)} of cases; of the first refused ones "
+        f"{text.percent(first['gap_share'])} ({int(first['gap_n'])} of {int(first['n'])}) were within "
+        f"{acceptance.GAP:g} logit."
+    )
+
+
+def relaxed(one: folders.Results) -> str:
+    """What the largest tolerance does to acceptance and R."""
+    frame = mechanisms.by_variant(one, "relaxed")
+    ends = [frame[frame["setting"] == frame["setting"].agg(end)] for end in ("min", "max")]
+    names = [mechanisms.labelled(part["variant"].iloc[0], part["label"].iloc[0]) for part in ends]
+    (low, high), (R_low, R_high) = (
+        [text.span(part[column]) for part in ends] for column in ("acceptance", "R_GM")
+    )
+    return (
+        f"from {names[0]} to {names[1]} acceptance goes from {low} to {high} and R from {R_low} to {R_high}."
+    )
+
+
+def one_variant(phase: str, *variants: str) -> Callable[[folders.Results], str]:
+    """R_GM of some variants at every context."""
+
+    def told(one: folders.Results) -> str:
+        frame, parts = mechanisms.by_variant(one, phase), []
+        for variant in variants:
+            part = frame[frame["variant"] == variant]
+            each = text.listed(
+                f"{number(row['R_GM'])} at {text.context_name(row['context'])}"
+                for row in part.to_dict("records")
+            )
+            parts.append(f"{mechanisms.labelled(variant, part['label'].iloc[0])}: R = {each}")
+        return "; ".join(parts) + "."
+
+    return told
+
+
+def dial_found(one: folders.Results) -> str:
+    """Where R reaches 1, measured and predicted."""
+    cells = mechanisms.by_family(one, dial.PHASE)
+    lines, parts = curve.fitted(one, cells), []
+    for context, part in curve.curve(cells).groupby("context_tokens", sort=True):
+        found, line = curve.crossing(list(part["alpha"]), list(part["R_GM"])), lines.get(int(context))
+        said = (
+            f" (cost line: {curve.told(curve.break_even(part, line, one.profile.new_tokens))})"
+            if line
+            else ""
+        )
+        parts.append(f"{curve.told(found)} at {text.context_name(int(context))}{said}")
+    return f"where R reaches 1 (synthetic): {'; '.join(parts)}."
+
+
+def formulations(one: folders.Results) -> str:
+    """What the better formulation and the bonus give together."""
+    gain = mechanisms.gain(one, "formulations", "repair-free, bonus", "reference")
+    each = text.listed(
+        f"{number(row['gain'])} at {text.context_name(row['context'])}" for row in gain.to_dict("records")
+    )
+    return f"repair-free with bonus (real) is faster than the reference engine (real) by a factor of {each}."
+
+
+def numerics(one: folders.Results) -> str:
+    """Where a block first differs from a step, and how many choices flip."""
+    table, parts = mechanisms.read(one, "numerics.csv", "numerics"), []
+    for dtype, part in table.groupby("dtype", sort=False):
+        first = part[part["first_to_differ"]]["operation"].value_counts()
+        mostly = "mostly " * (len(first) > 1)
+        where = (
+            f"a block first differs from a step {mostly}in {first.index[0]}"
+            if len(first)
+            else "nothing differs"
+        )
+        flips = int(part["flips_n"].fillna(0).sum())
+        parts.append(
+            f"in {str(dtype).upper()} {where}, and {text.counted(flips, 'choice')} "
+            f"{'flips' if flips == 1 else 'flip'}"
+        )
+    return "; ".join(parts) + "."
+
+
+def cost_model(one: folders.Results) -> str:
+    """The residual out of sample."""
+    predictions = mechanisms.read(one, "predictions.csv", "predictions")
+    frame = residuals_table(predictions, mechanisms.by_family(one, "cost-model"))
+    inside = in_sample_residuals(mechanisms.read(one, "costs.csv", "costs"))
+    return residuals.verdict_sentences(frame, inside)[0]
+
+
+STEPS: dict[str, Callable[[folders.Results], str]] = {
+    "control-plane": control_plane,
+    "acceptance": acceptance_found,
+    "relaxed": relaxed,
+    "all-accept": one_variant("all-accept", "all accepted", "all accepted, bonus"),
+    "draft-free": one_variant("draft-free", "draft-free, bonus"),
+    "dial": dial_found,
+    "formulations": formulations,
+    "numerics": numerics,
+    "cost-model": cost_model,
+}
+
+
+def show_boundary(root: Path | None = None) -> None:
+    """What was measured where: the claim reaches no further."""
+    frame = boundary(root)
+    if len(frame):
+        style.table(frame, caption="What the mechanism chapters were measured on.")
+    else:
+        text.say(*mechanisms.missing("cost-model", root))
+
+
+def boundary(root: Path | None = None) -> Table:
+    """One row per folder with mechanism tables."""
+    found = {one.name: one for phase in STEPS for one in mechanisms.having(phase, root)}
+    rows = []
+    for one in found.values():
+        plan = one.profile.mechanisms
+        cells = plan.families if plan else {}
+        rows.append(
+            {
+                "data": one.label,
+                "hardware": one.hardware,
+                "pair": one.profile.pair,
+                "new tokens": one.profile.new_tokens,
+                "k": one.profile.k,
+                "families": ", ".join(f"{n} at {text.context_name(int(c))}" for c, n in cells.items()),
+            }
+        )
+    return pd.DataFrame(rows)

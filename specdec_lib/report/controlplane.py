@@ -1,0 +1,180 @@
+"""The control-plane chapter: host reads, token copies and bytes per round, and what they cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.report import folders, mechanisms, published, style, text
+from specdec_lib.report.style import number
+
+PHASE, DEVICE, NAIVE = "control-plane", "device", "naive"
+ID_BYTES = 8  # a token id, int64
+
+
+def expected_traffic(variant: str, proposed: int, accepted: int, rounds: int) -> dict[str, int]:
+    """What a run must read, copy and move, by its rounds.
+
+    Device-side: one read per round, of the accepted count and a token per row. Naive: also a read and a copy per
+    proposal, a read per verified row up to the first mismatch, and a copy of the decision per round.
+    """
+    decision = proposed + 2 * rounds  # per round: the count, the proposals' rows, the row after them
+    if variant == DEVICE:
+        return {"host_reads_n": rounds, "host_copies_n": 0, "host_bytes": ID_BYTES * decision}
+    looked_at = accepted + rounds
+    return {
+        "host_reads_n": proposed + looked_at + rounds,
+        "host_copies_n": proposed + rounds,
+        "host_bytes": ID_BYTES * (2 * proposed + looked_at + 2 * decision),
+    }
+
+
+def traffic(runs: folders.Table) -> folders.Table:
+    """One row per speculative run: counted and expected traffic, and whether all three agree (``as_expected``)."""
+    chosen: Any = runs[runs["variant"].isin([DEVICE, NAIVE])]
+    rows = []
+    for row in chosen.to_dict("records"):
+        expected = expected_traffic(
+            row["variant"], row["proposed_tokens"], row["accepted_tokens"], row["rounds_n"]
+        )
+        rows.append(row | {"as_expected": all(row[name] == value for name, value in expected.items())})
+    return pd.DataFrame(rows)
+
+
+def show_prediction(root: Path | None = None) -> None:
+    """What a full round must count, from the design's k alone."""
+    k = folders.read_design(root).measurement.k
+    low, high = (expected_traffic(NAIVE, k, accepted, 1)["host_reads_n"] for accepted in (0, k))
+    own = expected_traffic(DEVICE, k, k, 1)
+    copies = expected_traffic(NAIVE, k, k, 1)["host_copies_n"]
+    text.say(
+        f"At k = {k} the naive plane reads {low} to {high} times per round: every proposal, every verified row up to "
+        f"the first mismatch, and the decision. It copies {copies} times. The device-side plane makes "
+        f"{text.counted(own['host_reads_n'], 'read')} and {text.counted(own['host_copies_n'], 'copy', 'copies')}. "
+        f"Published: {given('syncs_per_round_before', root)} reads before, "
+        f"{given('syncs_per_round_after', root)} after."
+    )
+
+
+def show_finding(root: Path | None = None) -> None:
+    """Counts and time, each held against its prediction."""
+    for one in mechanisms.having(PHASE, root):
+        runs = traffic(mechanisms.read(one, f"{PHASE}.csv", "mechanism"))
+        text.say(
+            counts_sentence(one, runs, mechanisms.by_variant(one, PHASE)),
+            latency_sentence(one, latency(one), root),
+        )
+    mechanisms.say_if_unmeasured(PHASE, root)
+
+
+def show_counts(root: Path | None = None) -> None:
+    """Per round: reads, token copies, bytes, before and after, published beside ours."""
+    for one in mechanisms.having(PHASE, root):
+        frame = mechanisms.by_variant(one, PHASE)
+        caption = f"Medians over families. {mechanisms.caption(one, frame)} Published: {published.HARDWARE}."
+        style.table(counts_table(frame, root), caption=caption, csv=one.csv(f"{PHASE}.csv"))
+    mechanisms.say_if_unmeasured(PHASE, root)
+
+
+def counts_table(frame: folders.Table, root: Path | None = None) -> pd.DataFrame:
+    """Our variants and the published before and after."""
+    rows: list[dict[str, Any]] = [
+        {
+            "source": "published, " + when,
+            "context": "all",
+            "reads per round": given("syncs_per_round_" + when, root),
+            "token copies per round": given("token_copies_" + when, root),
+            "bytes per round": "not stated",
+        }
+        for when in ("before", "after")
+    ]
+    for variant in (NAIVE, DEVICE):
+        for row in frame[frame["variant"] == variant].to_dict("records"):
+            rows.append(
+                {
+                    "source": mechanisms.labelled(variant, row["label"]),
+                    "context": text.context_name(row["context"]),
+                    "reads per round": number(row["reads_per_round"]),
+                    "token copies per round": number(row["copies_per_round"]),
+                    "bytes per round": number(row["bytes_per_round"]),
+                }
+            )
+    return pd.DataFrame(rows, dtype=object)
+
+
+def given(quantity: str, root: Path | None = None) -> str:
+    """A published number of the phase, or "not stated"."""
+    value = mechanisms.published_value(PHASE, quantity, None, root)
+    return "not stated" if value is None else f"{value:g}"
+
+
+def counts_sentence(one: folders.Results, runs: folders.Table, frame: folders.Table) -> str:
+    """Whether every run counted what was predicted, and what the device-side plane needs."""
+    right, n = int(runs["as_expected"].sum()), len(runs)
+    told = f"all {number(n)} runs" if right == n else f"**only {number(right)} of {number(n)} runs**"
+    naive, device = (frame[frame["variant"] == v] for v in (NAIVE, DEVICE))
+    reads, copies = (
+        f"{text.span(naive[name])} to {text.span(device[name])}"
+        for name in ("reads_per_round", "copies_per_round")
+    )
+    kept = bool((device["reads_per_round"] <= 1).all() and (device["copies_per_round"] == 0).all())
+    return (
+        f"In `{one.name}` {told} counted exactly the predicted reads, copies and bytes. Reads per round go from "
+        f"{reads}, "
+        f"token copies from {copies}: {'within' if kept else '**outside**'} the limit of one read and no copy."
+    )
+
+
+def show_latency(root: Path | None = None) -> None:
+    """What the device-side plane saves of the naive one's time."""
+    for one in mechanisms.having(PHASE, root):
+        saved = latency(one)
+        rows = [
+            {"context": text.context_name(row["context"]), "families": row["n"],
+             "change of the decode time": text.percent(row["change"]),
+             "interval": changes(row)}
+            for row in saved.to_dict("records")
+        ]  # fmt: skip
+        frame = mechanisms.by_variant(one, PHASE)
+        caption = f"Device-side against naive (both real), the same cells. {mechanisms.caption(one, frame)}"
+        style.table(pd.DataFrame(rows), caption=caption, csv=one.csv(f"{PHASE}.csv"))
+    mechanisms.say_if_unmeasured(PHASE, root)
+
+
+def latency(one: folders.Results) -> folders.Table:
+    """Per context the relative change of the decode time, device-side against naive: ``change, low, high``."""
+    saved = mechanisms.gain(one, PHASE, DEVICE, NAIVE)
+    ends = {"change": saved["gain"], "change_low": saved["high"], "change_high": saved["low"]}
+    return saved.assign(**{name: 1 / column.astype(float) - 1 for name, column in ends.items()})
+
+
+def changes(row: dict[str, Any]) -> str:
+    """ "-4.5 % to -3.8 %", or "none"."""
+    if row["change_low"] != row["change_low"]:
+        return "none"
+    return f"{text.percent(row['change_low'])} to {text.percent(row['change_high'])}"
+
+
+def latency_sentence(one: folders.Results, saved: folders.Table, root: Path | None = None) -> str:
+    """Whether the measured change is what was predicted for the device."""
+    low, high = (
+        mechanisms.published_value(PHASE, f"latency_change_{end}", None, root) for end in ("max", "min")
+    )
+    told = f"Published: {text.percent(low)} to {text.percent(high)}."
+    cpu = not str(one.provenance.get("device", {}).get("device", "cpu")).startswith("cuda")
+    bounded = saved[saved["change_low"].notna()]
+    if bounded.empty:
+        return f"In `{one.name}` there are too few families for an interval. {told}"
+    faster = [text.context_name(c) for c in bounded[bounded["change_high"] < 0]["context"]]
+    slower = [text.context_name(c) for c in bounded[bounded["change_low"] > 0]["context"]]
+    moved = [f"faster at {text.listed(faster)}"] * bool(faster) + [f"slower at {text.listed(slower)}"] * bool(
+        slower
+    )
+    where = text.listed(text.context_name(c) for c in bounded["context"])
+    found = f"is {text.listed(moved)}" if moved else f"makes no difference that the interval at {where} shows"
+    expected = not moved if cpu else bool(faster) and not slower
+    predicted = "no effect on a CPU, where a read waits for nothing" if cpu else "a gain on a GPU"
+    held = "holds" if expected else "**does not hold**"
+    return f"In `{one.name}` the device-side plane {found}. The prediction, {predicted}, {held}. {told}"

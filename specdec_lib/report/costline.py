@@ -1,0 +1,212 @@
+"""The cost-model chapter: the fitted cost line, and what it says of a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from specdec_lib import costmodel
+from specdec_lib.guesses import draft_costs
+from specdec_lib.report import figures, folders, mechanisms, style, text
+from specdec_lib.report.style import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Table = folders.Table
+PHASE, FIT = "cost-model", "cost-fit.csv"
+_APART = 0.05  # shares of layers and of bytes nearer than this tell nothing
+_TICKS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+
+
+@dataclass(frozen=True)
+class Line:
+    """The fitted cost line at one context, in AR steps."""
+
+    context: int
+    c: float  # a draft forward
+    base: float  # a verification of M rows is base + M row
+    row: float
+    repair: float
+    overhead: float  # per round
+    extrapolated: bool
+
+    def verify(self, rows: float) -> float:
+        """One verification of a block of ``rows``."""
+        return self.base + self.row * rows
+
+    def R_of(self, counts: costmodel.Counts) -> float:
+        """R of a run with exactly these counts."""
+        return (counts.emitted - 1) / counts.cost(self.c, self.verify, self.repair, self.overhead)
+
+    def predicted_R(self, alpha: float, k: int, formulation: str, bonus: bool, new_tokens: int) -> float:
+        """R of a run of exactly ``new_tokens`` tokens."""
+        return costmodel.predicted_R(
+            self.c, self.verify, k, alpha, formulation, bonus, self.repair, self.overhead, new_tokens
+        )
+
+    def break_even(self, k: int, formulation: str, bonus: bool, new_tokens: int) -> float | None:
+        """The smallest alpha that pays; 0 if all do, None if none does."""
+        return costmodel.break_even_alpha(
+            self.c, self.verify, k, formulation, bonus, self.repair, self.overhead, new_tokens
+        )
+
+
+def line_at(fit: Table, context: int) -> Line:
+    """The line of a context from the table "cost-fit"; verification is linear in the rows of its block."""
+    here = fit[fit["context_tokens"] == context]
+    blocks = here[here["component"] == "verification"]
+    rows = blocks["k"].astype(float).to_numpy() + 1
+    row, base = (
+        np.polyfit(rows, blocks["steps"], 1) if len(rows) > 1 else (0.0, float(blocks["steps"].iloc[0]))
+    )
+    return Line(
+        context, _steps(here, "draft forward"), float(base), float(row), _steps(here, "repair"),
+        _steps(here, "round overhead"), bool(here["extrapolated"].any()),
+    )  # fmt: skip
+
+
+def show(root: Path | None = None) -> None:
+    """Every component with its interval, and what it says."""
+    for one in mechanisms.having(PHASE, root):
+        fit = mechanisms.read(one, FIT, "cost-fit")
+        caption = (
+            f"{one.label}: {one.hardware}. In AR steps; brackets: 95 % t interval over "
+            f"{text.families(int(fit['families_n'].max()))} of development texts, each fitted alone."
+        )
+        style.table(fit_table(fit), caption=caption, csv=one.csv(FIT))
+        style.use_style()
+        told = fit_sentences(fit, one.profile.k)
+        style.figure(
+            fit_figure(fit),
+            alt="Cost of a verification over k. " + told[0],
+            caption=caption,
+            csv=one.csv(FIT),
+        )
+        text.say(*told, *ratio_sentence(one, fit))
+    say_missing(root)
+
+
+def fit_table(fit: Table) -> Table:
+    """One row per component, a column per context: "0.31 [0.30, 0.32]"."""
+    symbols = {"draft forward": "C_D, a draft forward", "repair": "C_repair, the target's",
+               "round overhead": "overhead per round"}  # fmt: skip
+    columns: dict[str, dict[str, str]] = {}
+    for context, here in fit.groupby("context_tokens", sort=True):
+        beyond = " (extrapolated)" if here["extrapolated"].any() else ""
+        column = columns.setdefault(f"{text.context_name(int(context))}{beyond}", {})
+        for row in here.to_dict("records"):
+            if row["component"] == "ar step":
+                column["AR step, ms"] = _bracketed(row, "cost", "_s", 1e3)
+            elif row["component"] == "verification":
+                column[f"C_verify({row['k']}), {row['k'] + 1} rows"] = _bracketed(row, "steps", "", 1)
+            else:
+                column[symbols.get(str(row["component"]), str(row["component"]))] = _bracketed(
+                    row, "steps", "", 1
+                )
+    frame = pd.DataFrame(columns)
+    return frame.rename_axis("component").reset_index()
+
+
+def fit_sentences(fit: Table, k: int) -> list[str]:
+    """What a round of k costs and which part is the largest, per context."""
+    costs, largest = [], []
+    for context in sorted({int(context) for context in fit["context_tokens"]}):
+        line = line_at(fit, context)
+        parts = {"the draft": k * line.c, "verification": line.verify(k + 1), "overhead": line.overhead}
+        top = max(parts, key=lambda name: parts[name])
+        largest.append(top)
+        costs.append(
+            f"at {text.context_name(context)} {number(k * line.c)} for {k} draft forwards, "
+            f"{number(parts['verification'])} for the verification and {number(line.overhead)} of "
+            f"overhead, in sum {number(sum(parts.values()))}"
+        )
+    same = len(set(largest)) == 1
+    told = f"The largest part is {largest[0]}" + (
+        " at every context." if same else ", but not at every context."
+    )
+    return [
+        f"A repair-free round of k = {k} costs, in AR steps: {'; '.join(costs)}. It yields at most "
+        f"{k + 1} tokens with the bonus. {told}"
+    ]
+
+
+def ratio_sentence(one: folders.Results, fit: Table) -> list[str]:
+    """Whether the draft's cost follows its layers or its bytes."""
+    models = one.provenance.get("models")
+    if not models:
+        return []
+    contexts = sorted({int(context) for context in fit["context_tokens"]})
+    c = [line_at(fit, context).c for context in contexts]
+    guessed = [draft_costs(models, context) for context in contexts]
+    layers, shares = guessed[0]["layers"], [guess["bytes"] for guess in guessed]
+    off = {
+        "layers": sum(abs(v - layers) for v in c),
+        "bytes": sum(abs(v - s) for v, s in zip(c, shares, strict=True)),
+    }
+    nearer = min(off, key=lambda name: off[name])
+    told = (
+        "the two are too near to each other to tell what its cost follows"
+        if max(abs(layers - share) for share in shares) < _APART
+        else f"its cost is nearer to its {nearer}"
+    )
+    return [
+        f"A draft forward costs {text.span(c)} AR steps. The draft has {number(layers)} of the target's "
+        f"layers and reads {text.span(shares)} of its bytes: {told}."
+    ]
+
+
+def fit_figure(fit: Table) -> Figure:
+    """Verification over k with its interval, and the draft's k forwards, a colour per context."""
+    import matplotlib.pyplot as plt
+
+    fig, ax = plt.subplots(figsize=(figures.WIDTH, 3.4))
+    for look, (context, here) in zip(style.SERIES, fit.groupby("context_tokens", sort=True), strict=False):
+        blocks = here[here["component"] == "verification"]
+        k, steps = blocks["k"].astype(float), blocks["steps"]
+        spread = [steps - blocks["steps_low"].fillna(steps), blocks["steps_high"].fillna(steps) - steps]
+        name = text.context_name(int(context))
+        ax.errorbar(k, steps, yerr=spread, color=look.colour, marker=look.marker, linestyle="-", capsize=3,
+                    label=f"{name}: verification of k + 1 rows")  # fmt: skip
+        c = _steps(here, "draft forward")
+        ax.plot(k, k * c, color=look.colour, linestyle="--", marker="", label=f"{name}: k draft forwards")
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("k")
+    ax.set_ylabel("cost in AR steps")
+    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=9)
+    fig.tight_layout()
+    return fig
+
+
+def log_axis(ax: Axes, which: str, values: list[float]) -> None:
+    """Axis "x" or "y" on a log scale around ``values``, with plain numbers at its ticks."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    low, high = min(values) / 1.08, max(values) * 1.08
+    getattr(ax, f"set_{which}scale")("log")
+    getattr(ax, f"set_{which}lim")(low, high)
+    axis = getattr(ax, f"{which}axis")
+    axis.set_major_locator(FixedLocator([tick for tick in _TICKS if low <= tick <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g}"))
+
+
+def _steps(here: Table, component: str) -> float:
+    return float(here[here["component"] == component]["steps"].iloc[0])
+
+
+def _bracketed(row: dict[str, Any], name: str, unit: str, scale: float) -> str:
+    value, low, high = (row[f"{name}{end}{unit}"] for end in ("", "_low", "_high"))
+    told = number(value * scale)
+    return told if pd.isna(low) else f"{told} [{number(low * scale)}, {number(high * scale)}]"
+
+
+def say_missing(root: Path | None) -> None:
+    """How to measure the phase, where no folder has it."""
+    if not mechanisms.having(PHASE, root):
+        text.say(*mechanisms.missing(PHASE, root))

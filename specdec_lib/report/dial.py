@@ -1,0 +1,145 @@
+"""The dial chapter: R over an imposed alpha, and where it crosses 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from specdec_lib.report import folders, mechanisms, style, text
+from specdec_lib.report.costline import Line, log_axis
+from specdec_lib.report.curve import (
+    PHASE,
+    bits_sentence,
+    by_bits,
+    crossing_sentences,
+    curve,
+    fitted,
+    predicted,
+)
+from specdec_lib.report.figures import WIDTH
+from specdec_lib.report.style import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Table = folders.Table
+_FINE = 41  # points of the predicted curve
+
+
+def show_curve(root: Path | None = None) -> None:
+    """One figure per folder and context, the table of all, and where R crosses 1."""
+    for one in mechanisms.having(PHASE, root):
+        cells = mechanisms.by_family(one, PHASE)
+        lines = fitted(one, cells)
+        frame, n = curve(cells), one.profile.new_tokens
+        bits = by_bits(cells, lines, n)
+        style.use_style()
+        told = crossing_sentences(frame, lines, n)
+        for context, part in frame.groupby("context_tokens", sort=True):
+            here = cells[cells["context_tokens"] == context]
+            name = text.context_name(int(context))
+            caption = (
+                f"{one.label}: {one.hardware}. {name} tokens, k = {one.profile.k}, imposed acceptance "
+                f"(synthetic), draft forwards paid. Faint: each of {text.families(int(part['n'].max()))}, "
+                f"the spread; medians over {text.counted(int(here['repeats_n'].max()), 'repeat')}; "
+                "strong: geometric mean."
+            )
+            values = "; ".join(f"{row['alpha']:g}: {number(row['R_GM'])}" for row in part.to_dict("records"))
+            alt = f"R over imposed alpha at {name} (synthetic). Alpha and R: {values}."
+            line = lines.get(int(context))
+            style.figure(
+                figure(here, part, line, bits, n), alt=alt, caption=caption, csv=one.csv(f"{PHASE}.csv")
+            )
+        style.table(
+            curve_table(frame, lines, bits, n),
+            caption=(
+                f"{one.label}: {one.hardware}. Imposed alpha (synthetic), geometric means and range over "
+                f"families; predicted: the cost line, exact for {n} tokens."
+            ),
+            csv=one.csv(f"{PHASE}.csv"),
+        )
+        text.say(*told, bits_sentence(frame, bits))
+    text.say(*mechanisms.missing(PHASE, root))
+
+
+def show_crossing(root: Path | None = None) -> None:
+    """Only where R crosses 1, for the chapter on the cost line."""
+    for one in mechanisms.having(PHASE, root):
+        cells = mechanisms.by_family(one, PHASE)
+        text.say(*crossing_sentences(curve(cells), fitted(one, cells), one.profile.new_tokens))
+    if not mechanisms.having(PHASE, root):
+        text.say(*mechanisms.missing(PHASE, root))
+
+
+def curve_table(
+    frame: Table, lines: dict[int, Line], bits: dict[tuple[int, float], float], new_tokens: int
+) -> Table:
+    """The curve for the page, with the line's R beside."""
+    return pd.DataFrame(
+        {
+            "context": text.context_name(row["context_tokens"]),
+            "alpha": f"{row['alpha']:g} ({row['label']})",
+            "families": row["n"],
+            "acceptance": row["acceptance"],
+            "R_GM": row["R_GM"],
+            "range": f"{number(row['R_min'])} to {number(row['R_max'])}",
+            "R predicted": (
+                number(predicted(row, lines[row["context_tokens"]], new_tokens))
+                if row["context_tokens"] in lines else "no fit"
+            ),
+            "R predicted, these bits": number(bits.get((row["context_tokens"], row["alpha"]))) if lines else "no fit",
+        }
+        for row in frame.to_dict("records")
+    )  # fmt: skip
+
+
+def figure(
+    cells: Table, part: Table, line: Line | None, bits: dict[tuple[int, float], float], new_tokens: int
+) -> Figure:
+    """Families faint, the geometric mean strong, the line's curve dashed, crosses for the bits drawn, and R = 1."""
+    import matplotlib.pyplot as plt
+
+    fig, ax = plt.subplots(figsize=(WIDTH, 3.6))
+    imposed = cells[cells["setting"].notna()]
+    for _, family in imposed.groupby("family", sort=False):
+        points = family.sort_values("setting")
+        ax.plot(
+            points["setting"],
+            points["R"],
+            color=style.MUTED,
+            alpha=0.4,
+            linewidth=1.0,
+            linestyle="-",
+            marker="",
+        )
+    look = style.SPEC
+    ax.plot(
+        part["alpha"],
+        part["R_GM"],
+        color=look.colour,
+        marker=look.marker,
+        linestyle="-",
+        label="measured (synthetic)",
+    )
+    values = [*imposed["R"], 1.0]
+    if line:
+        grid = [i / (_FINE - 1) for i in range(_FINE)]
+        row = part.to_dict("records")[0]
+        fine = [predicted(row, line, new_tokens, alpha) for alpha in grid]
+        ax.plot(grid, fine, color=style.AR.colour, linestyle="--", marker="", label="cost line")
+        values += fine
+        known = [(alpha, R) for (context, alpha), R in bits.items() if context == line.context]
+        ax.plot(
+            [alpha for alpha, _ in known], [R for _, R in known], "x", color=style.INK, markersize=8,
+            linestyle="none", label="cost line, the bits drawn",
+        )  # fmt: skip
+        values += [R for _, R in known]
+    log_axis(ax, "y", values)
+    ax.axhline(1, color=style.INK, linewidth=1.4, linestyle="-", marker="")
+    ax.set_xlabel("imposed alpha")
+    ax.set_ylabel("R, log scale")
+    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=9)
+    fig.tight_layout()
+    return fig

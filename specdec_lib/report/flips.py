@@ -1,0 +1,75 @@
+"""Part of the numerics chapter: argmax flips against the top-2 margin, and outputs with equal tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.report import folders, published, text
+from specdec_lib.report.style import number
+
+
+def flips_table(one: folders.Results, table: folders.Table) -> pd.DataFrame:
+    """Rows compared, flips and margins per precision and width."""
+    head: Any = table[table["operation"] == "head"]
+    rows = []
+    for (dtype, width), part in head.groupby(["dtype", "width"], sort=True):
+        flips = int(part["flips_n"].sum())
+        rows.append(
+            {
+                "precision": str(dtype).upper(),
+                "rows of the block": int(width),
+                "rows compared": int(width) * len(part),
+                "argmax flips": flips,
+                "largest margin of a flip": number(float(part["flip_margin_max"].max()))
+                if flips
+                else "no flip",
+                "frozen margin": getattr(one.design.analysis.margin, str(dtype)),
+                "largest difference of a logit": number(float(part["chained_max"].max())),
+            }
+        )
+    return pd.DataFrame(rows, dtype=object)
+
+
+def flips_sentence(one: folders.Results, part: folders.Table, dtype: str) -> str:
+    """How often the argmax flips, and whether only in near-ties."""
+    head: Any = part[part["operation"] == "head"]
+    n, flips = int(head["width"].sum()), int(head["flips_n"].sum())
+    moved, limit = number(float(head["chained_max"].max())), getattr(one.design.analysis.margin, dtype)
+    start = f"Logits move by up to {moved}" if float(head["chained_max"].max()) else "No logit moves"
+    if not flips:
+        return f"{start} and no argmax of {number(n)} flips."
+    margin = float(head["flip_margin_max"].max())
+    kind = (
+        "near-ties only"
+        if margin <= limit
+        else "**not only near-ties: a flip this wide is no rounding of a tie**"
+    )
+    return (
+        f"{start} and {flips} of {text.counted(n, 'argmax', 'argmaxes')} "
+        f"{'flips' if flips == 1 else 'flip'}; the widest margin of a flip is {number(margin)}, where the frozen limit "
+        f"is {limit:g}: {kind}."
+    )
+
+
+def equality(root: Path | None = None) -> list[str]:
+    """Families with equal tokens in both arms, as published and ours."""
+    given = published.confirmatory(root)
+    shown = text.listed(
+        f"{row['identical_families_n']} of {row['n']} at {text.context_name(row['context_tokens'])}"
+        for row in given.to_dict("records")
+    )
+    lines = [
+        f"Published (BF16): both arms give the same tokens in {shown} families, each arm alone repeats itself."
+    ]
+    for one in folders.measured(root):
+        cells: Any = one.runs[one.runs["arm"] == "spec"].groupby(["context_tokens", "family"])
+        equal = cells["first_divergence_tokens"].apply(lambda column: bool(column.isna().all()))
+        each = text.listed(
+            f"{int(part.sum())} of {len(part)} at {text.context_name(int(context))}"
+            for context, part in equal.groupby(level=0)
+        )
+        lines.append(f"In `{one.name}` ({one.hardware}): {each}.")
+    return lines

@@ -1,0 +1,147 @@
+"""The formulations chapter: what the bonus token and the repair-free round are each worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.costmodel import counts_from_trace, expected_counts
+from specdec_lib.report import costline, folders, mechanisms, published, style, text
+from specdec_lib.report.style import number
+from specdec_lib.stats import geometric_mean
+
+PHASE = "formulations"
+# What changes, the variant with it, the variant without.
+CHANGES = (
+    ("bonus token, reference", "reference, bonus", "reference"),
+    ("bonus token, repair-free", "repair-free, bonus", "repair-free"),
+    ("no repair, without bonus", "repair-free", "reference"),
+    ("no repair, with bonus", "repair-free, bonus", "reference, bonus"),
+    ("both", "repair-free, bonus", "reference"),
+)
+
+
+def gains(one: folders.Results) -> folders.Table:
+    """One row per (change, context): measured ``gain, low, high, verdict, n`` and ``predicted`` (NaN without a fit)."""
+    predicted = predicted_ratios(one)
+    parts = []
+    for change, new, old in CHANGES:
+        part = mechanisms.gain(one, PHASE, new, old).assign(change=change)
+        part["predicted"] = [
+            predicted[c, new] / predicted[c, old] if (c, new) in predicted else float("nan")
+            for c in part["context"]
+        ]
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def predicted_ratios(one: folders.Results) -> dict[tuple[int, str], float]:
+    """(context, variant) -> geometric mean of R by the fitted cost line and the recorded traces of the same cells."""
+    if not all((one.folder / name).is_file() for name in (costline.FIT, "traces.csv")):
+        return {}
+    fit, traces = mechanisms.read(one, costline.FIT, "cost-fit"), mechanisms.read(one, "traces.csv", "traces")
+    k, new = one.profile.k, one.profile.new_tokens
+    found = {}
+    for context, part in traces.groupby("context_tokens", sort=True):
+        line = costline.line_at(fit, int(context))
+        for formulation in ("reference", "repair-free"):
+            for bonus in (False, True):
+                counts = [
+                    counts_from_trace([bit == "1" for bit in passes], k, new, formulation, bonus)
+                    for passes in part["passes"]
+                ]
+                R = [(new - 1) / c.cost(line.c, line.verify, line.repair, line.overhead) for c in counts]
+                found[int(context), formulation + ", bonus" * bonus] = geometric_mean(R)
+    return found
+
+
+def show_gains(root: Path | None = None) -> None:
+    """What each change is worth, predicted and measured."""
+    for one in mechanisms.having(PHASE, root):
+        frame = gains(one)
+        caption = (
+            "Ratio of R with and without the change, in the same cells (all variants real); above 1 it is faster. "
+            "Predicted from the fitted cost line and the traces. "
+            + mechanisms.caption(one, mechanisms.by_variant(one, PHASE))
+        )
+        style.table(gains_table(frame), caption=caption, csv=one.csv(f"{PHASE}.csv"))
+    mechanisms.say_if_unmeasured(PHASE, root)
+
+
+def show_finding(root: Path | None = None) -> None:
+    """What helps and what does not, and the calls behind it."""
+    for one in mechanisms.having(PHASE, root):
+        text.say(gains_sentence(one, gains(one)), calls_sentence(one))
+    mechanisms.say_if_unmeasured(PHASE, root)
+
+
+def show_prediction(root: Path | None = None) -> None:
+    """Expected counts of every formulation, at the alpha that the published acceptance means."""
+    design = folders.read_design(root).measurement
+    given: Any = published.summary(root)["alpha_median"]
+    alpha, rows = float(given.mean()), []
+    for formulation in ("reference", "repair-free"):
+        for bonus in (False, True):
+            counts = expected_counts(alpha, design.k, design.new_tokens, formulation, bonus)
+            rows.append(
+                {"variant": formulation + ", bonus" * bonus, "rounds": counts.rounds,
+                 "target calls": counts.target_calls,
+                 "draft forwards": counts.draft_forwards,
+                 "rows of a block": sum(rows * n for rows, n in counts.blocks.items()) / sum(counts.blocks.values())}
+            )  # fmt: skip
+    caption = (
+        f"Expected counts of {design.new_tokens} tokens at k = {design.k} and alpha = {number(alpha)}, the mean that "
+        "the published acceptance means. Arithmetic: no hardware."
+    )
+    style.table(pd.DataFrame(rows), caption=caption, csv=published.CSV)
+
+
+def gains_table(frame: folders.Table) -> pd.DataFrame:
+    """One row per change and context."""
+    rows = [
+        {
+            "change": row["change"],
+            "context": text.context_name(row["context"]),
+            "predicted": "no fit" if row["predicted"] != row["predicted"] else number(row["predicted"]),
+            "measured": number(row["gain"]),
+            "interval": mechanisms.interval(row),
+            "families": row["n"],
+        }
+        for row in frame.to_dict("records")
+    ]
+    return pd.DataFrame(rows, dtype=object)
+
+
+def gains_sentence(one: folders.Results, frame: folders.Table) -> str:
+    """Which changes help, by their intervals; without any, by their means."""
+    lines = []
+    for change, part in frame.groupby("change", sort=False):
+        bounded = part[part["low"].notna()]
+        if bounded.empty:
+            lines.append(f"{change}: {text.span(part['gain'])}, without an interval")
+            continue
+        words = {"pays": "helps", "does not": "costs", "undecided": "is undecided"}
+        each: Any = text.listed(
+            f"{words[row['verdict']]} at {text.context_name(row['context'])} ({number(row['gain'])})"
+            for row in bounded.to_dict("records")
+        )
+        lines.append(f"{change}: {each}")
+    off = [
+        abs(row["gain"] / row["predicted"] - 1) for row in frame.to_dict("records") if row["predicted"] > 0
+    ]
+    told = f" The cost line's prediction is off by {text.percent(max(off))} at most." if off else ""
+    return f"In `{one.name}`: {'; '.join(lines)}.{told}"
+
+
+def calls_sentence(one: folders.Results) -> str:
+    """Target calls of the formulations: what was saved is counted, not only timed."""
+    frame = mechanisms.by_variant(one, PHASE)
+    old, new = (frame[frame["variant"] == name] for name in ("reference", "repair-free"))
+    one_per_round = bool((new["target_calls"] == new["rounds"]).all())
+    told = "one per round, as it must be" if one_per_round else "**not one per round**"
+    return (
+        f"Without bonus the reference formulation makes {text.span(old['target_calls'])} target calls in "
+        f"{text.span(old['rounds'])} rounds, the repair-free one {text.span(new['target_calls'])}: {told} (medians)."
+    )

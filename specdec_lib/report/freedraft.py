@@ -1,0 +1,117 @@
+"""The chapter on a free draft: what a verification costs, and what is left of a round without drafting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.report import audit, folders, mechanisms, published, style, text
+from specdec_lib.report.oracles import ALL, BONUS, FREE, FREE_BONUS
+
+Table = folders.Table
+_HARDLY = 0.25  # a verification at most this share above a step costs hardly more
+
+
+def show(root: Path | None = None) -> None:
+    """v from R, the ceiling that the rounds set, and what is left of the time without a draft."""
+    for one in mechanisms.having(FREE, root):
+        frame = verification_costs(mechanisms.by_family(one, FREE), one.profile.new_tokens)
+        caption = (
+            f"{one.label}: {one.hardware}. Draft-free (oracle), means over families. v: AR steps per "
+            "round, overhead inside; ceiling: R if a verification cost one step."
+        )
+        style.table(verification_table(frame, one.label, root), caption=caption, csv=one.csv(f"{FREE}.csv"))
+        text.say(*verification_sentences(frame, root))
+        if (one.folder / f"{ALL}.csv").is_file():
+            text.say(*left_sentences(mechanisms.by_family(one, ALL), mechanisms.by_family(one, FREE), root))
+    if not mechanisms.having(FREE, root):
+        text.say(published_v_sentence(root))
+
+
+def verification_costs(free: Table, new_tokens: int) -> Table:
+    """Per context and variant: v = (N - 1) / (rounds x R), the ceiling (N - 1) / rounds, the share of it reached."""
+    steps, rows = new_tokens - 1, []
+    for (context, variant), part in free.groupby(["context_tokens", "variant"], sort=False):
+        rows.append(
+            {"context_tokens": int(context), "variant": str(variant), "label": part["label"].iloc[0], "n": len(part),
+             "rounds_n": int(part["rounds_n"].iloc[0]), "R": float(part["R"].mean()),
+             "v": float((steps / part["R"] / part["rounds_n"]).mean()),
+             "ceiling": float((steps / part["rounds_n"]).mean()),
+             "reached": float((part["R"] * part["rounds_n"] / steps).mean())}
+        )  # fmt: skip
+    return pd.DataFrame(rows).sort_values("context_tokens", kind="stable", ignore_index=True)
+
+
+def verification_table(frame: Table, label: str, root: Path | None = None) -> Table:
+    """Published and ours, for the page. The published ceiling counts 64 tokens, not the steps between them."""
+    rounds = published.phase_value(published.phases(root), "all-accept-bonus", "rounds")
+    theirs = [
+        {"context_tokens": row["context_tokens"], "source": published.LABEL, "variant": FREE_BONUS, "label": "oracle",
+         "rounds_n": int(rounds), "v": row["v_steps"], "ceiling": row["v_steps"] * _published_R(row, root),
+         "reached": 1 / row["v_steps"]}
+        for row in audit.rows(root)
+    ]  # fmt: skip
+    ours = [{"source": label} | row for row in frame.to_dict("records")]
+    return pd.DataFrame(
+        {
+            "context": text.context_name(int(row["context_tokens"])),
+            "source": row["source"],
+            "variant": mechanisms.labelled(row["variant"], row["label"]),
+            "families": row.get("n", "not stated"),
+            "rounds": row["rounds_n"],
+            "v": row["v"],
+            "ceiling": row["ceiling"],
+            "R of the ceiling": text.percent(row["reached"]),
+        }
+        for row in [*theirs, *ours]
+    )
+
+
+def verification_sentences(frame: Table, root: Path | None = None) -> list[str]:
+    """What a verification costs above a step, beside the published."""
+    chosen = frame[frame["variant"] == FREE_BONUS]
+    above = [(v - 1) * 100 for v in chosen["v"]]
+    dear = "costs hardly more than a step" if max(above) <= _HARDLY * 100 else "costs well more than a step"
+    return [
+        f"With the bonus a verification costs v = {text.span(chosen['v'])} AR steps (oracle), "
+        f"{text.span(above)} % above one step: it {dear}. R reaches "
+        f"{text.span(r * 100 for r in chosen['reached'])} % of the ceiling.",
+        published_v_sentence(root),
+    ]
+
+
+def published_v_sentence(root: Path | None = None) -> str:
+    """v by the same arithmetic on the published R."""
+    return f"Published, by the same arithmetic: v = {text.span(row['v_steps'] for row in audit.rows(root))}."
+
+
+def left_sentences(cells: Table, free: Table, root: Path | None = None) -> list[str]:
+    """How much of the time with everything accepted was drafting."""
+    keys = ["context_tokens", "family"]
+    both = cells[cells["variant"] == BONUS].merge(
+        free[free["variant"] == FREE_BONUS], on=keys, suffixes=("", "_free")
+    )
+    shares = [
+        float((1 - part["R"] / part["R_free"]).mean())
+        for _, part in both.groupby("context_tokens", sort=True)
+    ]
+    theirs = []
+    for row in audit.rows(root):
+        pair = [
+            mechanisms.published_value(p, "R", row["context_tokens"], root)
+            for p in ("all-accept-bonus", "draft-free")
+        ]
+        if pair[0] and pair[1]:
+            theirs.append(1 - pair[0] / pair[1])
+    most = "most" if min(shares) > 0.5 else "less than half" if max(shares) < 0.5 else "about half"
+    return [
+        f"With everything accepted and the bonus on, drafting is {text.span(s * 100 for s in shares)} % "
+        f"of the time: {most} of it goes when drafting is free (synthetic against oracle). Published: "
+        f"{text.span(s * 100 for s in theirs)} %. What is left is verification and a round's overhead."
+    ]
+
+
+def _published_R(row: dict[str, Any], root: Path | None) -> float:
+    return published.phase_value(published.phases(root), "draft-free", "R", row["context_tokens"])

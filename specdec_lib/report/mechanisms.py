@@ -1,0 +1,231 @@
+"""What the mechanism chapters share: a phase's table per folder, R_GM per variant, its table, figure and words.
+
+The label of a variant (real, not exact, oracle, synthetic) stands wherever its numbers appear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.design import Interval
+from specdec_lib.records import read_table
+from specdec_lib.report import folders, style, text
+from specdec_lib.report.dotplot import dots
+from specdec_lib.report.dotplot import labelled as labelled
+from specdec_lib.report.phases import ARTICLE, CSV, Published, published_frame, published_table
+from specdec_lib.report.phases import published_phase as published_phase
+from specdec_lib.report.phases import published_value as published_value
+from specdec_lib.report.style import number
+from specdec_lib.stats import estimate
+
+_MEDIANS = {
+    "acceptance": "acceptance",
+    "tokens_per_round": "tokens_per_round",
+    "rounds": "rounds_n",
+    "target_calls": "target_calls_n",
+    "draft_calls": "draft_calls_n",
+    "reads_per_round": "reads_per_round",
+    "copies_per_round": "copies_per_round",
+    "bytes_per_round": "bytes_per_round",
+    "equal_share": "equal_share",
+    "ar_s": "ar_median_s",
+    "spec_s": "spec_median_s",
+}
+
+
+def having(phase: str, root: Path | None = None, *, synthetic: bool = False) -> list[folders.Results]:
+    """The folders that hold the phase's table; those with random weights only on request, and last."""
+    found = [one for one in folders.all_folders(root) if (one.folder / f"{phase}.csv").is_file()]
+    return sorted((one for one in found if synthetic or not one.synthetic), key=lambda one: one.synthetic)
+
+
+def read(one: folders.Results, file: str, schema: str) -> folders.Table:
+    """A table of the folder, which must be of the folder's design."""
+    return read_table(one.folder / file, schema, str(one.provenance["design_hash"]))
+
+
+def by_family(one: folders.Results, phase: str) -> folders.Table:
+    """One row per (context, family, variant): schema "ratios"."""
+    from specdec_lib.mechanisms import ratios
+
+    return ratios(read(one, f"{phase}.csv", "mechanism"))
+
+
+def by_variant(one: folders.Results, phase: str) -> folders.Table:
+    """One row per (context, variant): ``context, variant, label, setting, k, bonus, formulation, n, repeats``;
+    ``R_GM, low, high, verdict`` over families, ``R_min, R_max``; medians of the counts; ``identical_n`` families
+    whose output is AR's; ``repeat_spread``, the median width of R over a cell's repeats.
+
+    ``low`` and ``high`` are None where the design wants more families for an interval.
+    """
+    return summarised(by_family(one, phase), one.design.analysis.interval)
+
+
+def summarised(cells: folders.Table, interval: Interval) -> folders.Table:
+    """:func:`by_variant` of a table with the schema "ratios"."""
+    rows = []
+    for (context, variant), part in cells.groupby(["context_tokens", "variant"], sort=False):
+        found, first = estimate(list(part["R"]), interval), part.iloc[0]
+        rows.append(
+            {"context": int(context), "variant": variant}
+            | {name: first[name] for name in ("label", "setting", "k", "bonus", "formulation")}
+            | {"n": found.n, "repeats": int(part["repeats_n"].max())}
+            | {"R_GM": found.R_GM, "low": found.low, "high": found.high, "verdict": found.verdict}
+            | {"R_min": float(part["R"].min()), "R_max": float(part["R"].max())}
+            | {name: _median(part[column]) for name, column in _MEDIANS.items()}
+            | {
+                "identical_n": int(part["first_divergence_tokens"].isna().sum()),
+                "repeat_spread": float(((part["R_high"] - part["R_low"]) / part["R"]).median()),
+            }
+        )
+    return pd.DataFrame(rows).sort_values("context", kind="stable", ignore_index=True)
+
+
+def gain(one: folders.Results, phase: str, variant: str, against: str) -> folders.Table:
+    """How much faster ``variant`` is than ``against`` in the same cells: a row per context with ``context, n,
+    gain`` (geometric mean of the ratio of R; above 1 it is faster) and ``low, high, verdict``."""
+    cells, rows = by_family(one, phase), []
+    for context, part in cells.groupby("context_tokens", sort=True):
+        R = part.pivot(index="family", columns="variant", values="R")
+        found = estimate(list(R[variant] / R[against]), one.design.analysis.interval)
+        rows.append(
+            {"context": int(context), "n": found.n, "gain": found.R_GM, "low": found.low, "high": found.high,
+             "verdict": found.verdict}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def show_variants(phase: str, published: Published | None = None, root: Path | None = None) -> None:
+    """Per folder the table of variants, published numbers beside ours, and the figure; else how to measure it.
+
+    ``published``: our variant's name -> the phase of ``phases.csv`` it answers to; a name that none of our variants
+    has gets lines of its own.
+    """
+    style.use_style()
+    given, found = published_frame(published or {}, root), having(phase, root)
+    for one in found:
+        cells = by_family(one, phase)
+        frame, csv = summarised(cells, one.design.analysis.interval), one.csv(f"{phase}.csv")
+        style.table(variant_table(frame, given), caption=caption(one, frame), csv=csv)
+        drawn = "A faint mark is a family, a filled one R_GM" + f", × a published R ({ARTICLE}). " * bool(
+            len(given)
+        )
+        drawn = drawn if len(given) else drawn + ". "
+        style.figure(
+            dots(cells, frame, given), alt=alt(one, frame), caption=drawn + caption(one, frame), csv=csv
+        )
+    if not found and len(given):
+        shown = f"As published: {ARTICLE}."
+        style.table(published_table(given), caption=shown, csv=CSV)
+    text.say(*missing(phase, root))
+
+
+def variant_table(frame: folders.Table, given: pd.DataFrame | None = None) -> pd.DataFrame:
+    """What a chapter shows of :func:`by_variant`, with the published R beside or below it."""
+    given = published_frame({}) if given is None else given
+    beside = {(row["variant"], row["context"]): row for row in given.to_dict("records")}
+    rows = []
+    for row in frame.to_dict("records"):
+        other = beside.get((row["variant"], row["context"]))
+        rows.append(
+            {
+                "context": text.context_name(row["context"]),
+                "variant": labelled(row["variant"], row["label"]),
+                "R_GM": number(row["R_GM"]),
+                "interval": interval(row),
+                "families": row["n"],
+                "acceptance": "no proposals"
+                if row["acceptance"] != row["acceptance"]
+                else number(row["acceptance"]),
+                "tokens per round": number(row["tokens_per_round"]),
+                "rounds": number(row["rounds"]),
+                "target calls": number(row["target_calls"]),
+            }
+            | ({"published R": number(other["R"]) if other else "not stated"} if len(given) else {})
+        )
+    names, contexts = list(frame["variant"]), list(frame["context"])
+    extra: Any = given[~given["variant"].isin(names) & given["context"].isin(contexts)]
+    return pd.DataFrame([*rows, *published_table(extra, list(rows[0])).to_dict("records")], dtype=object)
+
+
+def interval(row: Mapping[str, Any]) -> str:
+    """ "0.5 to 0.6", or "none" where the families are too few."""
+    if row["low"] is None or row["low"] != row["low"]:
+        return "none"
+    return f"{number(row['low'])}\u00a0to\u00a0{number(row['high'])}"
+
+
+def caption(one: folders.Results, frame: folders.Table) -> str:
+    """Hardware, precision, n, repeats and spread."""
+    return f"{one.label}: {one.hardware}. {spread(frame, one.design.analysis.interval)}"
+
+
+def spread(frame: folders.Table, plan: Interval) -> str:
+    """n, repeats, interval and spread of :func:`by_variant`, for captions."""
+    sizes = frame.groupby("context", sort=True)["n"].max()
+    each = text.listed(f"{text.families(int(n))} at {text.context_name(int(c))}" for c, n in sizes.items())
+    told = "no interval: too few families"
+    if bool(frame["low"].notna().any()):
+        told = f"{text.percent(plan.level, 0)} interval ({plan.method}) from {text.families(plan.min_families)} on"
+    return (
+        f"{each}, {text.counted(int(frame['repeats'].max()), 'repeat')} per variant; {told}; median spread of R over "
+        f"a cell's repeats {text.percent(frame['repeat_spread'].median())}."
+    )
+
+
+def alt(one: folders.Results, frame: folders.Table) -> str:
+    """The figure in words: every R_GM."""
+    return f"R_GM of every variant in {one.name}. {in_words(frame)}"
+
+
+def in_words(frame: folders.Table) -> str:
+    """ "At 2K: delta 0 (real) 0.71; delta 1 (not exact) 0.9." for every context of :func:`by_variant`."""
+    parts = []
+    for context, part in frame.groupby("context", sort=True):
+        each = (
+            f"{labelled(row['variant'], row['label'])} {number(row['R_GM'])}"
+            for row in part.to_dict("records")
+        )
+        parts.append(f"At {text.context_name(int(context))}: {'; '.join(each)}.")
+    return " ".join(parts)
+
+
+def say_if_unmeasured(phase: str, root: Path | None = None) -> None:
+    """In a chapter's later sections: how to measure, where nothing is; the first one says what else is missing."""
+    if not having(phase, root):
+        text.say(*missing(phase, root))
+
+
+def missing(phase: str, root: Path | None = None) -> list[str]:
+    """The "not measured here" lines: a committed profile whose run is pending, and this machine."""
+    found, profiles = having(phase, root), folders.read_design(root).profiles
+    absent = [
+        name for name, entry in profiles.items()
+        if entry.committed and phase in entry.phases and name not in {one.name for one in found}
+    ]  # fmt: skip
+    lines = [text.not_measured(f"{phase}, profile `{name}`", f"make runs PROFILE={name}") for name in absent]
+    command = f"make runs PROFILE={_profile_for(phase, root)}"
+    if not any(not one.committed for one in found) and not any(f"`{command}`" in line for line in lines):
+        lines.append(text.not_measured(f"{phase} on this machine", command))
+    return lines
+
+
+def _profile_for(phase: str, root: Path | None) -> str:
+    """The profile with which a reader measures the phase: the quickest on a CPU with real weights."""
+    from specdec_lib.pairs import ALIASES, PAIRS
+
+    having_it = {}
+    for name, entry in folders.read_design(root).profiles.items():
+        pair = ALIASES.get(entry.pair, entry.pair)
+        if phase in entry.phases and not (pair in PAIRS and PAIRS[pair].synthetic):
+            having_it[name] = (entry.device != "cpu", entry.minutes[phase])
+    return min(having_it, key=lambda name: having_it[name], default="cpu-full")
+
+
+def _median(values: Any) -> float | None:
+    known = values.dropna()
+    return float(known.median()) if len(known) else None

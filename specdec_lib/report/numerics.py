@@ -1,0 +1,242 @@
+"""The numerics chapter: which operation of a block first differs from single steps, how much, and what flips."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from specdec_lib.report import figures, flips, folders, mechanisms, style, text
+from specdec_lib.report.style import number
+from specdec_lib.variants import OPERATIONS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PHASE, FILE = "numerics", "numerics.csv"
+BITS = {"bf16": 8, "fp32": 24}  # of the significand, the hidden one included
+# Sums over products: a library may cut them up differently for another number of rows. The others work on one row.
+SUMS = ("qkv", "attention", "o", "gate/up", "down", "head")
+_BLOCK = ["context_tokens", "family", "width"]
+
+
+def show(root: Path | None = None) -> None:
+    """Per folder and precision: the operations, the figure, and what was found."""
+    style.use_style()
+    for one, table in _measured(root):
+        for dtype, part in table.groupby("dtype", sort=True):
+            caption = (
+                f"{told(one, part, str(dtype))} Absolute differences, the largest over blocks and layers."
+            )
+            style.table(operations_table(part), caption=caption, csv=one.csv(FILE))
+        style.figure(
+            figure(table), alt="Largest difference per operation. " + figure_words(table), csv=one.csv(FILE),
+            caption=f"{told(one, table)} Filled: on the step's own inputs; hollow: with what came before.",
+        )  # fmt: skip
+    text.say(*mechanisms.missing(PHASE, root))
+
+
+def show_flips(root: Path | None = None) -> None:
+    """Argmax flips against the top-2 margin, per precision and width."""
+    for one, table in _measured(root):
+        style.table(flips.flips_table(one, table), caption=told(one, table), csv=one.csv(FILE))
+    mechanisms.say_if_unmeasured(PHASE, root)
+
+
+def show_equality(root: Path | None = None) -> None:
+    """Families with equal tokens in both arms, published beside ours."""
+    text.say(*flips.equality(root))
+
+
+def show_prediction(root: Path | None = None) -> None:
+    """What rounding alone allows, from the precisions and the frozen margins."""
+    margin = folders.read_design(root).analysis.margin
+    low, high = BITS["bf16"], BITS["fp32"]
+    text.say(
+        f"A BF16 number keeps {low} bits, an FP32 number {high}: one rounding moves a value by up to {2.0**-low:.1e} "
+        f"of itself in BF16 and {2.0**-high:.1e} in FP32. So FP32 must show the same operations with differences about "
+        f"{2 ** (high - low):,} times smaller, and no flip. In BF16 an argmax may flip only where the two best logits "
+        f"are nearer than the frozen margin of {margin.bf16:g}."
+    )
+
+
+def show_finding(root: Path | None = None) -> None:
+    """Where the difference starts, what flips, which widths agree, whether it repeats."""
+    for one, table in _measured(root):
+        text.say(f"**{one.label}.**")
+        for name, part in table.groupby("dtype", sort=True):
+            dtype = str(name)
+            lines = (
+                first_sentence(part, dtype),
+                alone_sentence(part, dtype),
+                flips.flips_sentence(one, part, dtype),
+            )
+            text.say(" ".join([*lines, groups_sentence(part)]))
+        text.say(determinism_sentence(table))
+    mechanisms.say_if_unmeasured(PHASE, root)
+
+
+def show_groups(root: Path | None = None) -> None:
+    """Widths that give the same row the very same logits, and whether each path repeats itself."""
+    for one, table in _measured(root):
+        style.table(groups_table(table), caption=told(one, table), csv=one.csv(FILE))
+    mechanisms.say_if_unmeasured(PHASE, root)
+
+
+def told(one: folders.Results, table: folders.Table, dtype: str = "") -> str:
+    """Caption: hardware, precision, cells and widths."""
+    cells = len(table[["context_tokens", "family"]].drop_duplicates())
+    contexts = text.listed(text.context_name(int(c)) for c in sorted(table["context_tokens"].unique()))
+    widths = f"{table['width'].min()} to {table['width'].max()}"
+    precision = f" Compared in {dtype.upper()}." if dtype else ""
+    return (
+        f"{one.label}: {one.hardware}.{precision} {text.counted(cells, 'cell')} (family and context; {contexts}), "
+        f"blocks of {widths} rows against single steps."
+    )
+
+
+def operations_table(part: folders.Table) -> pd.DataFrame:
+    """One row per operation of one precision."""
+    rows = []
+    for operation in OPERATIONS:
+        here = part[part["operation"] == operation]
+        differing = int((here["alone_layers_n"] > 0).sum())
+        rows.append(
+            {
+                "operation": operation,
+                "differs alone, blocks": f"{differing} of {len(here)}",
+                "layers that differ alone": text.percent(
+                    here["alone_layers_n"].sum() / here["layers_n"].sum()
+                ),
+                "largest alone": number(float(here["alone_max"].max())),
+                "largest chained": number(float(here["chained_max"].max())),
+                "first to differ, blocks": int(here["first_to_differ"].sum()),
+            }
+        )
+    return pd.DataFrame(rows, dtype=object)
+
+
+def first_sentence(part: folders.Table, dtype: str) -> str:
+    """Which operation first gives other numbers, and where."""
+    first: Any = part[part["first_to_differ"]]
+    blocks = len(part[_BLOCK].drop_duplicates())
+    if first.empty:
+        return f"In {dtype.upper()} none of {number(blocks)} blocks differs from single steps in any number."
+    counts = first["operation"].value_counts()
+    layers = sorted({int(layer) for layer in first["first_layer"]})
+    where = f"layer {layers[0]}" if len(layers) == 1 else f"layers {layers[0]} to {layers[-1]}"
+    each = text.listed(f"{name} ({n})" for name, n in counts.items())
+    return (
+        f"In {dtype.upper()} {len(first)} of {number(blocks)} blocks differ from single steps. The first operation to "
+        f"differ is {each}, in {where}."
+    )
+
+
+def alone_sentence(part: folders.Table, dtype: str) -> str:
+    """Whether only sums over products differ on equal inputs, as predicted."""
+    worst = part.groupby("operation", sort=False)["alone_max"].max()
+    differing = [name for name in OPERATIONS if worst.get(name, 0) > 0]
+    if not differing:
+        return f"On equal inputs no operation differs in {dtype.upper()}: the width of a block changes nothing here."
+    others = [name for name in differing if name not in SUMS]
+    held = (
+        "as predicted, only sums over products"
+        if not others
+        else f"**against the prediction also {text.listed(others)}**, which treat every row alone"
+    )
+    return (
+        f"On equal inputs {text.listed(differing)} {'differs' if len(differing) == 1 else 'differ'}: {held}."
+    )
+
+
+def groups_table(table: folders.Table) -> pd.DataFrame:
+    """Per precision and width: with which smaller width the first row's logits are the very same, in how many cells."""
+    head: Any = table[table["operation"] == "head"]
+    rows = []
+    for (dtype, width), part in head.groupby(["dtype", "width"], sort=True):
+        counts = part["group_width"].value_counts().sort_index()
+        same = text.listed(
+            f"{'a single step' if group == 1 else f'{group} rows'} ({n})"
+            for group, n in counts.items()
+            if group < width
+        )
+        rows.append(
+            {"precision": str(dtype).upper(), "rows": int(width), "same logits as (cells)": same or "no smaller width",
+             "cells": len(part)}
+        )  # fmt: skip
+    return pd.DataFrame(rows, dtype=object)
+
+
+def groups(part: folders.Table) -> list[list[int]] | None:
+    """Widths that agree bit for bit, 1 being the single step; None if the cells group them differently."""
+    head: Any = part[part["operation"] == "head"]
+    by_width = head.groupby("width")["group_width"]
+    if (by_width.nunique() > 1).any():
+        return None
+    found: dict[int, list[int]] = {1: [1]}
+    for width, group in by_width.first().items():
+        found.setdefault(int(group), []).append(int(width))
+    return list(found.values())
+
+
+def groups_sentence(part: folders.Table) -> str:
+    """How many different answers one row gets."""
+    found = groups(part)
+    if found is None:
+        return "Which widths agree differs between the cells."
+    if len(found) == 1:
+        return "Every width gives the very same logits as a single step."
+    shown = "; ".join(text.listed(str(width) for width in group) for group in found)
+    return f"The widths fall into {len(found)} groups with the very same logits: {shown}."
+
+
+def determinism_sentence(table: folders.Table) -> str:
+    """Whether every path gives the same numbers when run again."""
+    wrong = table[~table["deterministic"]]
+    if wrong.empty:
+        return "Run again, every block and step gives the same numbers: the width makes the difference, not chance."
+    names = text.listed(dict.fromkeys(wrong["operation"]))
+    return f"**Run again, {names} gave other numbers**: a path is not deterministic."
+
+
+def figure(table: folders.Table) -> Figure:
+    """Operations on y, the largest difference on a log x axis; filled alone, hollow chained, a series per precision."""
+    import matplotlib.pyplot as plt
+
+    worst: Any = table.groupby(["dtype", "operation"], sort=True)[["alone_max", "chained_max"]].max()
+    values = [v for v in worst.to_numpy().ravel() if v > 0]
+    zero = min(values, default=1.0) / 10
+    fig, ax = plt.subplots(figsize=(figures.WIDTH, 4.0))
+    for index, dtype in enumerate(dict.fromkeys(worst.index.get_level_values(0))):
+        look = style.SERIES[index]
+        at = [i + (index - 0.5) * 0.3 for i in range(len(OPERATIONS))]
+        for column, face, name in (("alone_max", look.colour, "alone"), ("chained_max", "white", "chained")):
+            x = [max(float(worst[column].get((dtype, operation), 0.0)), zero) for operation in OPERATIONS]
+            ax.plot(x, at, look.marker, color=look.colour, markerfacecolor=face, linestyle="none",
+                    label=f"{str(dtype).upper()} {name}")  # fmt: skip
+    ax.set_xscale("log")
+    ax.axvline(zero, color=style.MUTED, linewidth=1.2, linestyle=":", marker="")
+    ax.annotate(
+        "no difference", (zero, -0.9), (3, 0), textcoords="offset points", fontsize=9, color=style.MUTED
+    )
+    ax.set_yticks(range(len(OPERATIONS)), OPERATIONS)
+    ax.set_ylim(len(OPERATIONS) - 0.4, -1.2)
+    ax.set_xlabel("largest absolute difference to single steps, log scale")
+    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=9)
+    fig.tight_layout()
+    return fig
+
+
+def figure_words(table: folders.Table) -> str:
+    """The figure for a reader who cannot see it."""
+    parts = []
+    for dtype, part in table.groupby("dtype", sort=True):
+        worst = part.groupby("operation", sort=False)["alone_max"].max()
+        shown = "; ".join(f"{name} {number(float(worst[name]))}" for name in OPERATIONS if name in worst)
+        parts.append(f"{str(dtype).upper()}, alone: {shown}.")
+    return " ".join(parts)
+
+
+def _measured(root: Path | None) -> list[tuple[folders.Results, folders.Table]]:
+    return [(one, mechanisms.read(one, FILE, "numerics")) for one in mechanisms.having(PHASE, root)]

@@ -1,0 +1,233 @@
+"""The chapter on everything accepted: its rounds, the bonus, and what R says about the draft's cost c."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.costmodel import counts_from_trace
+from specdec_lib.report import audit, folders, mechanisms, published, style, text
+from specdec_lib.report.costline import FIT, line_at
+from specdec_lib.report.style import number
+from specdec_lib.stats import geometric_mean
+
+Table = folders.Table
+ALL, FREE = "all-accept", "draft-free"
+PLAIN, BONUS, TEXT = "all accepted", "all accepted, bonus", "draft's text"
+FREE_PLAIN, FREE_BONUS = "draft-free", "draft-free, bonus"
+# Our variant -> the published phase that it answers to.
+PUBLISHED = {
+    ALL: {PLAIN: "all-accept", TEXT: "all-accept", BONUS: "all-accept-bonus"},
+    FREE: {FREE_BONUS: "draft-free"},
+}
+PUBLISHED_TOKENS, PUBLISHED_K = 64, 4
+_SAME = 0.05  # times within this share of each other are one
+
+
+def show(phase: str, root: Path | None = None) -> None:
+    """The phase's variants beside the published ones."""
+    mechanisms.show_variants(phase, PUBLISHED[phase], root)
+
+
+def show_rounds(phase: str, root: Path | None = None) -> None:
+    """Rounds by arithmetic against rounds measured."""
+    for one in mechanisms.having(phase, root):
+        text.say(*round_sentences(mechanisms.by_family(one, phase), one.profile.new_tokens))
+    if not mechanisms.having(phase, root):
+        text.say(text.not_measured("the rounds of these runs", f"make runs PROFILE={_profile(phase, root)}"))
+
+
+def round_sentences(cells: Table, new_tokens: int) -> list[str]:
+    """Per variant: did every cell take the rounds that follow when everything is accepted?"""
+    told = []
+    for variant, part in cells.groupby("variant", sort=False):
+        first = part.iloc[0]
+        counts = counts_from_trace(
+            [True] * new_tokens, int(first["k"]), new_tokens, first["formulation"], bool(first["bonus"])
+        )
+        right = int((part["rounds_n"] == counts.rounds).sum())
+        name = mechanisms.labelled(str(variant), first["label"])
+        told.append(
+            f"*{name}*: {int(counts.rounds)} rounds for {new_tokens} tokens by arithmetic, measured in "
+            + (
+                f"all {text.counted(len(part), 'cell')}."
+                if right == len(part)
+                else f"{right} of {len(part)} cells only."
+            )
+        )
+    return told
+
+
+# -- everything accepted
+
+
+def show_all_accept(root: Path | None = None) -> None:
+    """What the bonus gives, whether the way of accepting matters, and what R says about c."""
+    for one in mechanisms.having(ALL, root):
+        cells = mechanisms.by_family(one, ALL)
+        text.say(*gain_sentences(cells, root))
+        free = mechanisms.by_family(one, FREE) if (one.folder / f"{FREE}.csv").is_file() else None
+        if free is None:
+            text.say(
+                text.not_measured("the cost of a verification alone", f"make runs PROFILE={one.profile.name}")
+            )
+            continue
+        frame = draft_costs(cells, free, one.profile.new_tokens)
+        caption = (
+            f"{one.label}: {one.hardware}. AR steps; means over families. v from draft-free (oracle), c "
+            "from all accepted (synthetic), both without bonus and with a round's overhead inside."
+        )
+        style.table(draft_cost_table(frame, one.label, root), caption=caption, csv=one.csv(f"{ALL}.csv"))
+        text.say(*draft_cost_sentences(frame, _fitted_c(one), root))
+    if not mechanisms.having(ALL, root):
+        text.say(*published_c_sentence(root))
+
+
+def gain_sentences(cells: Table, root: Path | None = None) -> list[str]:
+    """The bonus against none, beside the published; the draft's own text against the imposed one."""
+    theirs = []
+    for context in sorted({int(c) for c in published.confirmatory(root)["context_tokens"]}):
+        with_bonus, without = (
+            mechanisms.published_value(p, "R", context, root) for p in ("all-accept-bonus", "all-accept")
+        )
+        if with_bonus and without:
+            theirs.append(with_bonus / without)
+    bonus = _quotients(cells, BONUS, PLAIN)
+    told = [
+        "With everything accepted the bonus token makes generation "
+        f"{text.span((q - 1) * 100 for q in bonus.values())} % faster (synthetic; {_contexts(bonus)}). "
+        f"Published: {text.span((q - 1) * 100 for q in theirs)} %."
+    ]
+    own = _quotients(cells, TEXT, PLAIN)
+    if own:
+        equal: Any = cells[cells["variant"] == TEXT]["equal_share"]
+        same = all(abs(1 / q - 1) <= _SAME for q in own.values())
+        so = (
+            "which text is committed does not enter the cost"
+            if same
+            else "here the two are not the same cost"
+        )
+        told.append(
+            "Committing the draft's own text, as the article did (oracle), takes "
+            f"{text.span(1 / q for q in own.values())} times the time of the imposed run: {so}. "
+            f"{text.span(equal * 100)} % of that text is AR's."
+        )
+    return told
+
+
+def draft_costs(cells: Table, free: Table, new_tokens: int) -> Table:
+    """Per context, in AR steps: v of a k-row block, c by the formula and by counted forwards, and the c with R = 1.
+
+    (N - 1) / R is the time in AR steps. Draft-free: rounds x v. Everything accepted: rounds x (k c + v).
+    """
+    keys, steps, rows = ["context_tokens", "family"], new_tokens - 1, []
+    full = cells[cells["variant"] == PLAIN].merge(
+        free[free["variant"] == FREE_PLAIN], on=keys, suffixes=("", "_free")
+    )
+    for context, part in full.groupby("context_tokens", sort=True):
+        v = steps / part["R_free"] / part["rounds_n_free"]
+        spent = steps / part["R"] - part["rounds_n"] * v
+        k = int(part["k"].iloc[0])
+        rows.append(
+            {"context_tokens": int(context), "n": len(part), "k": k, "R": float(part["R"].mean()), "v": float(v.mean()),
+             "c_formula": float((spent / part["rounds_n"] / k).mean()),
+             "c_counted": float((spent / part["draft_calls_n"]).mean()),
+             "c_limit": float(((steps / part["rounds_n"] - v) / k).mean())}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def draft_cost_table(frame: Table, label: str, root: Path | None = None) -> Table:
+    """Published and ours, for the page."""
+    theirs = [
+        {"context_tokens": row["context_tokens"], "source": published.LABEL, "v": row["v_steps"],
+         "c_formula": row["c_steps"], "c_limit": limit}
+        for row, limit in zip(audit.rows(root), published_limits(root), strict=True)
+    ]  # fmt: skip
+    ours = [{"source": label} | row for row in frame.to_dict("records")]
+    return pd.DataFrame(
+        {
+            "context": text.context_name(int(row["context_tokens"])),
+            "source": row["source"],
+            "families": row.get("n", "not stated"),
+            "v (oracle)": row["v"],
+            "c by the formula (synthetic; article: oracle)": row["c_formula"],
+            "c per counted forward (synthetic)": number(row["c_counted"])
+            if "c_counted" in row
+            else "not stated",
+            "largest c with R = 1 (by v)": row["c_limit"],
+        }
+        for row in [*theirs, *ours]
+    )
+
+
+def published_limits(root: Path | None = None) -> list[float]:
+    """The largest c with R = 1 by the published counts, per context of the audit."""
+    rounds = published.phase_value(published.phases(root), "all-accept", "rounds")
+    return [(PUBLISHED_TOKENS / rounds - row["v_steps"]) / PUBLISHED_K for row in audit.rows(root)]
+
+
+def draft_cost_sentences(frame: Table, fitted: dict[int, float], root: Path | None = None) -> list[str]:
+    """Whether a draft this dear can ever pay, ours and the published one."""
+    pays = [row["c_formula"] <= row["c_limit"] for row in frame.to_dict("records")]
+    where = (
+        "perfect acceptance pays at every context"
+        if all(pays)
+        else "even perfect acceptance does not pay at any context: the draft alone is too dear"
+        if not any(pays)
+        else "perfect acceptance pays at "
+        + text.listed(text.context_name(c) for c, ok in zip(frame["context_tokens"], pays, strict=True) if ok)
+        + " only"
+    )
+    told = [
+        f"Here a draft forward costs {text.span(frame['c_formula'])} AR steps by the formula and may cost "
+        f"at most {text.span(frame['c_limit'])}: without bonus, {where} (synthetic)."
+    ]
+    beside = [(row["c_counted"], fitted[row["context_tokens"]]) for row in frame.to_dict("records")
+              if row["context_tokens"] in fitted]  # fmt: skip
+    if beside:
+        told.append(
+            f"The cost line, fitted on other texts, gives c = {text.span(f for _, f in beside)}; per "
+            f"counted forward these runs give {text.span(c for c, _ in beside)}, which differs by "
+            f"{text.span(abs(c / f - 1) * 100 for c, f in beside)} %."
+        )
+    return [*told, *published_c_sentence(root)]
+
+
+def published_c_sentence(root: Path | None = None) -> list[str]:
+    """The same arithmetic on the published numbers."""
+    found, limit = audit.rows(root), published_limits(root)
+    above = all(row["c_steps"] > top for row, top in zip(found, limit, strict=True))
+    so = "even perfect acceptance could not pay" if above else "perfect acceptance could pay somewhere"
+    return [
+        f"Published: c = {text.span(row['c_steps'] for row in found)} against at most {text.span(limit)}, "
+        f"so {so} there."
+    ]
+
+
+def _quotients(cells: Table, variant: str, against: str) -> dict[int, float]:
+    """Geometric mean over families of R(variant) / R(against), per context."""
+    found = {}
+    for context, part in cells.groupby("context_tokens", sort=True):
+        R = part.pivot(index="family", columns="variant", values="R")
+        if variant in R and against in R:
+            found[int(context)] = geometric_mean(R[variant] / R[against])
+    return found
+
+
+def _contexts(found: dict[int, float]) -> str:
+    return text.listed(text.context_name(context) for context in found)
+
+
+def _fitted_c(one: folders.Results) -> dict[int, float]:
+    if not (one.folder / FIT).is_file():
+        return {}
+    fit = mechanisms.read(one, FIT, "cost-fit")
+    return {int(c): line_at(fit, int(c)).c for c in fit["context_tokens"].unique()}
+
+
+def _profile(phase: str, root: Path | None) -> str:
+    names = folders.read_design(root).profiles
+    return next((n for n, entry in names.items() if entry.committed and phase in entry.phases), "cpu-full")

@@ -1,0 +1,64 @@
+"""The article's mechanism phases, to stand beside or below our variants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.report import published, text
+from specdec_lib.report.style import number
+
+ARTICLE, CSV = published.HARDWARE, published.PHASES_CSV
+# Published phases by the name they get in our tables: one of our variants, or a line of its own.
+Published = Mapping[str, str]
+
+
+def published_value(phase: str, quantity: str, context: int | None, root: Path | None = None) -> float | None:
+    """One published number: that of the context, else the one for all contexts, else None."""
+    table: Any = published.phases(root)
+    table = table[(table["phase"] == phase) & (table["quantity"] == quantity)]
+    for chosen in (table[table["context_tokens"].eq(context)] if context else table[:0],
+                   table[table["context_tokens"].isna()]):  # fmt: skip
+        if len(chosen):
+            return float(chosen["value"].item())
+    return None
+
+
+def published_phase(phase: str, root: Path | None = None) -> pd.DataFrame:
+    """What the article says of a phase: context (missing: all), quantity, value, unit, note."""
+    table: Any = published.phases(root)
+    return table[table["phase"] == phase].drop(columns=["source", "phase"])
+
+
+def published_frame(names: Published, root: Path | None = None) -> pd.DataFrame:
+    """``variant, context, R, acceptance`` of published phases; ``variant`` is the name they get in our tables."""
+    table: Any = published.phases(root)
+    rows = []
+    for name, phase in names.items():
+        given = table[(table["phase"] == phase) & (table["quantity"] == "R")]
+        for row in given.to_dict("records"):
+            context = int(row["context_tokens"])
+            accepted = published_value(phase, "acceptance", context, root)
+            rows.append({"variant": name, "context": context, "R": row["value"], "acceptance": accepted})
+    return pd.DataFrame(rows, columns=["variant", "context", "R", "acceptance"])
+
+
+def published_table(given: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFrame:
+    """The published numbers alone; what the article does not give reads "not stated"."""
+    columns = list(columns) or ["context", "variant", "acceptance", "published R"]
+    rows = [
+        dict.fromkeys(columns, "not stated")
+        | {
+            "context": text.context_name(row["context"]),
+            "variant": row["variant"],
+            "acceptance": "not stated"
+            if row["acceptance"] != row["acceptance"]
+            else number(row["acceptance"]),
+            "published R": number(row["R"]),
+        }
+        for row in given.to_dict("records")
+    ]
+    return pd.DataFrame(rows, columns=columns, dtype=object)

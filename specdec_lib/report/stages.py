@@ -1,0 +1,71 @@
+"""The cost-model chapter: the audit in short, and where a round spends its time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specdec_lib.report import audit, figures, folders, mechanisms, published, style, text
+from specdec_lib.report.costline import PHASE, say_missing
+
+Table = folders.Table
+COSTS = "costs.csv"
+
+
+def show_audit(root: Path | None = None) -> None:
+    """The audit of the published tables in short."""
+    text.say(*audit.findings(audit.rows(root), published.confirmatory(root))[:2])
+
+
+def show(root: Path | None = None) -> None:
+    """Stage shares of the development runs, and the published share of the draft."""
+    for one in mechanisms.having(PHASE, root):
+        costs = mechanisms.read(one, COSTS, "costs")
+        k, told = one.profile.k, sentences(costs, one.profile.k, root)
+        style.use_style()
+        caption = (
+            f"{one.label}: {one.hardware}. Instrumented runs, never counted in any R: medians over "
+            f"{text.families(costs['family'].nunique())} of development texts, one run each; a part below "
+            "8 % has no label."
+        )
+        style.figure(
+            figures.stage_shares(seconds(costs, k)), alt="Stacked bars of seconds per stage. " + told[0],
+            caption=caption, csv=one.csv(COSTS),
+        )  # fmt: skip
+        text.say(*told)
+    say_missing(root)
+
+
+def seconds(costs: Table, k: int) -> dict[str, dict[str, float]]:
+    """Per "context variant": median seconds of every stage over families."""
+    names = {"ar": "AR", "reference": "reference", f"repair-free, k = {k}": f"repair-free, k = {k}"}
+    stages = ("draft", "verify", "accept", "repair", "other")
+    found = {}
+    for context, here in costs.groupby("context_tokens", sort=True):
+        for variant, shown in names.items():
+            part = here[here["variant"] == variant]
+            if len(part):
+                medians = {stage: float(part[f"{stage}_s"].fillna(0).median()) for stage in stages}
+                found[f"{text.context_name(int(context))} {shown}"] = medians
+    return found
+
+
+def sentences(costs: Table, k: int, root: Path | None = None) -> list[str]:
+    """The draft's share and the largest stage of the reference engine, beside the published share."""
+    parts = []
+    for label, stages in seconds(costs, k).items():
+        total = sum(stages.values())
+        if label.endswith("reference"):
+            largest = max(stages, key=lambda stage: stages[stage])
+            rest = (
+                ""
+                if largest == "draft"
+                else f" (the largest is {largest} with {text.percent(stages[largest] / total)})"
+            )
+            parts.append(f"{text.percent(stages['draft'] / total)} at {label.split()[0]}{rest}")
+    given = published.phase_value(published.phases(root), "representative-task", "draft_share")
+    return [
+        f"Of the reference engine's time the draft stage takes {text.listed(parts)}. Published, one task: "
+        f"{text.percent(given)}.",
+        "The draft stage holds the proposals, as in the article. The draft's forward over the "
+        "replacement or the last proposal is timed under repair.",
+    ]

@@ -1,0 +1,136 @@
+"""The synthesis in numbers: AR's time, what turns it into the reference engine's, and what each change gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdec_lib.costmodel import Counts, counts_from_trace
+from specdec_lib.report import audit, folders, mechanisms, published
+from specdec_lib.report.costline import FIT, Line, line_at
+from specdec_lib.report.oracles import PUBLISHED_K, PUBLISHED_TOKENS
+
+Table = folders.Table
+PHASE, REFERENCE = "formulations", "reference"
+VERIFY, DRAFT, REPAIR, OVERHEAD, REST = (
+    "verification instead of steps", "draft forwards", "repairs", "overhead", "not explained by the line",
+)  # fmt: skip
+# What is changed -> (phase, variant); each is compared with the reference engine.
+CHANGES = {
+    "bonus": ("formulations", "reference, bonus"),
+    "repair-free": ("formulations", "repair-free"),
+    "repair-free, bonus": ("formulations", "repair-free, bonus"),
+    "all accepted": ("all-accept", "all accepted"),
+    "draft-free": ("draft-free", "draft-free"),
+}
+_NEEDED = (FIT, "traces.csv", "formulations.csv", "all-accept.csv", "draft-free.csv")
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """One context, in AR steps, means over families. ``ar`` + all ``parts`` = ``spec``, the measured time."""
+
+    context: int
+    n: int
+    ar: float
+    parts: dict[str, float]
+    spec: float
+    saved: dict[str, float]  # by every change, against the reference engine
+    labels: dict[str, str]
+    extrapolated: bool
+
+    @property
+    def R(self) -> float:
+        """AR over the mean time; near R_GM, which averages logs."""
+        return self.ar / self.spec
+
+
+def waterfalls(one: folders.Results) -> list[Waterfall]:
+    """One per context, from the folder's tables."""
+    ratios = {phase: mechanisms.by_family(one, phase) for phase in {phase for phase, _ in CHANGES.values()}}
+    fit, traces = mechanisms.read(one, FIT, "cost-fit"), mechanisms.read(one, "traces.csv", "traces")
+    return compose(fit, traces, ratios, one.profile.k, one.profile.new_tokens)
+
+
+def compose(fit: Table, traces: Table, ratios: dict[str, Table], k: int, new_tokens: int) -> list[Waterfall]:
+    """The parts of every context from the fit and the counts of each trace; the rest is what they do not explain."""
+    steps, found = float(new_tokens - 1), []
+    reference = _of(ratios[PHASE], REFERENCE)
+    joined = traces.merge(reference[["context_tokens", "family", "R"]], on=["context_tokens", "family"])
+    for context, here in joined.groupby("context_tokens", sort=True):
+        line = line_at(fit, int(context))
+        counted = [
+            counts_from_trace([bit == "1" for bit in bits], k, new_tokens, REFERENCE, False)
+            for bits in here["passes"]
+        ]
+        parts = {name: sum(part[name] for part in map(lambda c: _parts(c, line, steps), counted)) / len(counted)
+                 for name in (VERIFY, DRAFT, REPAIR, OVERHEAD)}  # fmt: skip
+        spec = float((steps / here["R"]).mean())
+        parts[REST] = spec - steps - sum(parts.values())
+        saved, labels = {}, {}
+        for name, (phase, variant) in CHANGES.items():
+            other = _of(ratios[phase], variant)
+            pair = here[["family", "R"]].merge(
+                other[other["context_tokens"] == context][["family", "R", "label"]],
+                on="family",
+                suffixes=("", "_other"),
+            )
+            if len(pair):
+                saved[name] = float((steps / pair["R"] - steps / pair["R_other"]).mean())
+                labels[name] = str(pair["label"].iloc[0])
+        found.append(Waterfall(int(context), len(here), steps, parts, spec, saved, labels, line.extrapolated))
+    return found
+
+
+def _parts(counts: Counts, line: Line, steps: float) -> dict[str, float]:
+    return {
+        VERIFY: sum(n * line.verify(rows) for rows, n in counts.blocks.items()) - steps,
+        DRAFT: counts.draft_forwards * line.c,
+        REPAIR: counts.repairs * line.repair,
+        OVERHEAD: counts.rounds * line.overhead,
+    }
+
+
+def complete(root: Path | None = None) -> list[folders.Results]:
+    """The folders that hold every table the synthesis is built from."""
+    return [
+        one
+        for one in mechanisms.having(PHASE, root)
+        if all((one.folder / file).is_file() for file in _NEEDED)
+    ]
+
+
+def published_waterfalls(root: Path | None = None) -> list[Waterfall]:
+    """The same from the published numbers, with the audit's c and v; overhead is inside v, a repair costs a step."""
+    phases, tokens, k, found = published.phases(root), float(PUBLISHED_TOKENS), PUBLISHED_K, []
+    for row in audit.rows(root):
+        context, rounds = int(row["context_tokens"]), row["rounds_n"]
+        spec = tokens / row["R_published"]
+        parts = {VERIFY: rounds * row["v_steps"] - tokens, DRAFT: rounds * k * row["c_steps"],
+                 REPAIR: rounds * (1 - row["alpha"] ** k)}  # fmt: skip
+        parts[REST] = spec - tokens - sum(parts.values())
+        after = {
+            name: tokens / published.phase_value(phases, phase, "R", context)
+            for name, phase in (("all accepted", "all-accept"), ("draft-free", "draft-free"))
+        }
+        saved = {name: spec - steps for name, steps in after.items()}
+        found.append(Waterfall(context, 0, tokens, parts, spec, saved, dict.fromkeys(saved, "oracle"), False))
+    return found
+
+
+def limit(fall: Waterfall) -> str:
+    """What takes the time below AR's: "nothing" is needed, a real "engine", "acceptance", a free "draft", or none."""
+    after = {name: fall.spec - steps for name, steps in fall.saved.items()}
+    if fall.spec < fall.ar:
+        return "nothing"
+    if any(steps < fall.ar for name, steps in after.items() if fall.labels[name] == "real"):
+        return "engine"
+    if "all accepted" not in after or "draft-free" not in after:
+        return "unknown"
+    if after["all accepted"] < fall.ar:
+        return "acceptance"
+    return "draft" if after["draft-free"] < fall.ar else "verification"
+
+
+def _of(table: Table, variant: str) -> Table:
+    return table[table["variant"] == variant]

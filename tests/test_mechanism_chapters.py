@@ -1,0 +1,602 @@
+"""The mechanism chapters on a made-up machine whose times follow a known cost line exactly; and on none at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from specdec_lib.costmodel import Counts, counts_from_trace
+from specdec_lib.files import canonical_json, sha256_text
+from specdec_lib.records import read_table, write_table
+from specdec_lib.report import (
+    acceptance,
+    bestk,
+    chain,
+    costline,
+    curve,
+    dial,
+    folders,
+    freedraft,
+    mechanisms,
+    oracles,
+    places,
+    replay,
+    residuals,
+    stages,
+    synthesis,
+    text,
+    traces,
+    waterfall,
+)
+from specdec_lib.variants import AR, Variant, passes_of, resolved
+
+REPOSITORY = Path(__file__).parent.parent
+HASH, CONTEXT, N, K, STEP = "0123456789abcdef", 2048, 64, 4, 0.02
+C, BASE, ROW, REPAIR, OVERHEAD = 0.2, 0.9, 0.1, 1.1, 0.05
+BITS = {"summarise-proceedings": "1101" * 16, "question-document": "1110111110" * 6 + "1110"}
+DEVELOPMENT = ("dev-poem", "dev-log")
+PHASES = ("all-accept", "draft-free", "dial", "formulations", "cost-model")
+
+
+def verify(rows: float) -> float:
+    return BASE + ROW * rows
+
+
+def counts(v: Variant, bits: list[bool], family: str) -> Counts:
+    imposed = passes_of(v, bits, family, CONTEXT)
+    passes = [True] * N if v.rule == "all" else imposed
+    assert v.k
+    found = counts_from_trace(passes, v.k, N, v.formulation, v.bonus)
+    return dataclasses.replace(found, draft_forwards=0) if v.proposer == "free" else found
+
+
+def seconds(found: Counts) -> float:
+    return STEP * found.cost(C, verify, REPAIR, OVERHEAD)
+
+
+def settings(v: Variant) -> dict[str, Any]:
+    plain = v.proposer == "none"
+    return {
+        "variant": v.name, "k": None if plain else v.k, "bonus": None if plain else v.bonus,
+        "formulation": None if plain else v.formulation,
+    }  # fmt: skip
+
+
+def tallies(found: Counts | None) -> dict[str, Any]:
+    """The counts of a run as columns; None is AR."""
+    if found is None:
+        zero = dict.fromkeys(
+            (
+                "rounds_n",
+                "proposed_tokens",
+                "accepted_tokens",
+                "rejections_n",
+                "draft_calls_n",
+                "block_rows_tokens",
+            ),
+            0,
+        )
+        return zero | {"new_tokens": N, "target_calls_n": N - 1, "decode_s": STEP * (N - 1)}
+    return {
+        "new_tokens": N, "decode_s": seconds(found), "rounds_n": found.rounds, "proposed_tokens": found.proposed,
+        "accepted_tokens": found.accepted, "rejections_n": found.rejections, "target_calls_n": found.target_calls,
+        "draft_calls_n": found.draft_forwards, "block_rows_tokens": sum(r * n for r, n in found.blocks.items()),
+    }  # fmt: skip
+
+
+BASE_ROW = {"profile": "cpu", "design_hash": HASH, "context_tokens": CONTEXT}
+
+
+def mechanism_rows(phase: str, prediction: str | None = None) -> pd.DataFrame:
+    rows = []
+    for family, passes in BITS.items():
+        bits = [bit == "1" for bit in passes]
+        for position, v in enumerate(resolved(phase, K, N)):
+            found = None if v.proposer == "none" else counts(v, bits, family)
+            for repeat in (1, 2):
+                rows.append(
+                    BASE_ROW | settings(v) | tallies(found)
+                    | {
+                        "pair": "smol", "dtype": "fp32", "device": "cpu", "mode": "eager", "threads": 2,
+                        "family": family, "phase": phase, "label": v.label, "setting": v.setting, "repeat": repeat,
+                        "position": position, "job": f"{phase}-{family}", "host_reads_n": 1, "host_copies_n": 0,
+                        "host_bytes": 8, "tokens_sha256": "ab" * 8, "first_divergence_tokens": None,
+                        "equal_share": 1.0, "others_cpu_share": 0.0, "cpu_mhz": None, "peak_rss_bytes": 1,
+                        "prediction_sha256": prediction,
+                    }
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def fit_rows() -> pd.DataFrame:
+    parts = [
+        ("ar step", None, 1.0),
+        ("draft forward", None, C),
+        ("repair", None, REPAIR),
+        ("round overhead", None, OVERHEAD),
+    ]
+    parts += [("verification", k, verify(k + 1)) for k in range(1, 9)]
+    rows = []
+    for name, k, steps in parts:
+        cost = {f"{part}{end}": value for part, value in (("cost", steps * STEP), ("steps", steps))
+                for end in ("", "_low", "_high")}  # fmt: skip
+        renamed = {f"{key}_s" if key.startswith("cost") else key: value for key, value in cost.items()}
+        rows.append(BASE_ROW | {"component": name, "k": k, "families_n": 2, "extrapolated": False} | renamed)
+    return pd.DataFrame(rows)
+
+
+def costs_rows() -> pd.DataFrame:
+    rows = []
+    engine = Variant("repair-free", bonus=True, formulation="repair-free")
+    fitted = [dataclasses.replace(engine, name=f"repair-free, k = {k}", k=k) for k in range(1, 9)]
+    variants = [AR, *fitted, Variant("reference", k=K)]
+    for family in DEVELOPMENT:
+        for v in variants:
+            found = (
+                None
+                if v.proposer == "none"
+                else counts(v, [bit == "1" for bit in BITS["question-document"]], family)
+            )
+            stage: dict[str, Any] = {
+                "draft_s": 0.0,
+                "verify_s": STEP * (N - 1),
+                "accept_s": 0.0,
+                "repair_s": 0.0,
+            }
+            if found:
+                catch_up = STEP * C * (found.rounds - 1) * (v.formulation == "reference")
+                stage = {
+                    "draft_s": STEP * C * found.draft_forwards - catch_up,
+                    "verify_s": STEP * sum(n * verify(r) for r, n in found.blocks.items()),
+                    "accept_s": STEP * OVERHEAD * found.rounds,
+                    "repair_s": STEP * REPAIR * found.repairs + catch_up,
+                }
+            rows.append(
+                BASE_ROW
+                | {"family": family, "repeat": 1, "other_s": 0.0}
+                | settings(v)
+                | tallies(found)
+                | stage
+            )
+    return pd.DataFrame(rows)
+
+
+def prediction_rows() -> list[dict[str, Any]]:
+    rows = []
+    for family, passes in BITS.items():
+        bits = [bit == "1" for bit in passes]
+        for v in resolved("cost-model", K, N)[1:]:
+            found = counts(v, bits, family)
+            R = (N - 1) * STEP / seconds(found)
+            rows.append(
+                settings(v)
+                | {
+                    "context_tokens": CONTEXT, "family": family, "label": v.label, "pass_share": 0.75,
+                    "rounds_n": found.rounds, "draft_calls_n": found.draft_forwards,
+                    "target_calls_n": found.target_calls, "ar_predicted_s": (N - 1) * STEP,
+                    "spec_predicted_s": seconds(found), "R_predicted": R, "R_predicted_low": None,
+                    "R_predicted_high": R * 1.01, "extrapolated": False,
+                }
+            )  # fmt: skip
+    return rows
+
+
+def proposals_rows() -> pd.DataFrame:
+    """Two rounds of two: one accepted whole; one refused at place 1 (rank 3, gap 0.5), place 2 unreached (rank 9)."""
+    rows = []
+    for round_n, place, rank, gap, accepted, reached in (
+        (0, 1, 1, 0.0, True, True), (0, 2, 1, 0.0, True, True),
+        (1, 1, 3, 0.5, False, True), (1, 2, 9, 4.0, False, False),
+    ):  # fmt: skip
+        rows.append(
+            BASE_ROW | {
+                "family": "question-document", "round_n": round_n, "block_position": place, "position_tokens": place,
+                "token_id": 1, "rank": rank, "probability": 0.1, "gap_logits": gap, "accepted": accepted,
+                "reached": reached,
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def trace_rows() -> pd.DataFrame:
+    rows = []
+    for family, passes in BITS.items():
+        found = counts_from_trace([bit == "1" for bit in passes], K, N)
+        rows.append(
+            BASE_ROW | {
+                "family": family, "passes": passes, "pass_share": passes.count("1") / N, "rounds_n": found.rounds,
+                "rounds_by_trace_n": found.rounds, "acceptance": found.accepted / found.proposed, "alpha": 0.7,
+                "identical": True,
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drawn_without_a_screen() -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The design and the published tables; nothing measured."""
+    shutil.copyfile(REPOSITORY / "design.toml", tmp_path / "design.toml")
+    shutil.copytree(REPOSITORY / "data" / "published", tmp_path / "data" / "published")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every table of the made-up machine, written once."""
+    folder = tmp_path_factory.mktemp("tables")
+    rows = prediction_rows()
+    digest = sha256_text(canonical_json(rows))
+    for phase in PHASES:
+        table = mechanism_rows(phase, digest if phase == "cost-model" else None)
+        write_table(table, folder / f"{phase}.csv", "mechanism")
+    shared = {"profile": "cpu", "design_hash": HASH}
+    write_table(pd.DataFrame([shared | row for row in rows]), folder / "predictions.csv", "predictions")
+    write_table(fit_rows(), folder / "cost-fit.csv", "cost-fit")
+    write_table(costs_rows(), folder / "costs.csv", "costs")
+    write_table(proposals_rows(), folder / "acceptance.csv", "proposals")
+    write_table(trace_rows(), folder / "traces.csv", "traces")
+    even = BASE_ROW | {
+        "formulation": "repair-free", "bonus": True, "k": K, "c_steps": C, "v_steps": verify(5), "alpha": 0.75,
+        "break_even_alpha": None, "best_k": 4, "R_at_best_k": 1.5, "extrapolated": False,
+    }  # fmt: skip
+    write_table(pd.DataFrame([even]), folder / "break-even.csv", "break-even")
+    record = {
+        "profile": "cpu", "design_hash": HASH, "machine": {"cpu": "Example CPU", "threads_used": 2},
+        "device": {"device": "cpu", "dtype": "fp32"},
+        "models": {"target": {"step_bytes": 3e8, "kv_bytes_per_token": 0, "layers": 30},
+                   "draft": {"step_bytes": 1e8, "kv_bytes_per_token": 0, "layers": 4}},
+    }  # fmt: skip
+    (folder / "provenance.json").write_text(json.dumps(record))
+    return folder
+
+
+@pytest.fixture
+def one(project: Path, tables: Path) -> folders.Results:
+    """The made-up machine as a folder of results, free to be changed by the test."""
+    shutil.copytree(tables, project / "data" / "mine")
+    return next(found for found in folders.all_folders(project) if found.name == "mine")
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Everything a page would display, as text or HTML."""
+    seen: list[str] = []
+
+    def display(*objects: Any, **_: Any) -> None:
+        seen.extend(o.data if hasattr(o, "data") else o._repr_html_() for o in objects)
+
+    monkeypatch.setattr("IPython.display.display", display)
+    yield seen
+
+
+def slower(one: folders.Results, file: str, factor: float, **where: Any) -> None:
+    """Multiply some measured times of a table."""
+    path = one.folder / file
+    table = read_table(path, "mechanism")
+    chosen = pd.Series(True, index=table.index)
+    for column, value in where.items():
+        chosen &= table[column] == value
+    assert chosen.any()
+    table.loc[chosen, "decode_s"] *= factor
+    write_table(table, path, "mechanism")
+
+
+# -- pages
+
+
+SHOWS = (
+    acceptance.show_shares, places.show, traces.show_cells, traces.show_traces, oracles.show_all_accept, freedraft.show,
+    dial.show_curve, dial.show_crossing, replay.show, stages.show_audit, stages.show, costline.show,
+    residuals.show_first, residuals.show, bestk.show, synthesis.show_published, synthesis.show_waterfall,
+    chain.show_boundary,
+)  # fmt: skip
+
+
+def test_every_section_shows_without_data(project: Path, shown: list[str]) -> None:
+    for show in SHOWS:
+        before = len(shown)
+        show(project)
+        assert len(shown) > before, show
+    for name in ("results", *chain.STEPS):
+        before = len(shown)
+        chain.show_step(name, project)
+        assert len(shown) > before
+    told = " ".join(shown)
+    assert "make runs PROFILE=cpu-full" in told and "Example CPU" not in told
+
+
+def test_every_section_shows_its_data(one: folders.Results, project: Path, shown: list[str]) -> None:
+    for phase in ("all-accept", "draft-free"):
+        oracles.show(phase, project)
+        oracles.show_rounds(phase, project)
+    for show in SHOWS:
+        before = len(shown)
+        show(project)
+        assert len(shown) > before, show
+    for name in ("acceptance", "all-accept", "draft-free", "dial", "formulations", "cost-model"):
+        chain.show_step(name, project)
+        assert "mine" in shown[-1], name
+    figures = [part for part in shown if "study-figure" in part]
+    assert len(figures) >= 9
+    for figure in figures:
+        assert 'alt="' in figure and ("Example CPU, 2 threads, FP32" in figure or "Published" in figure)
+        if any(of_R in figure for of_R in ("R over", "Predicted against", "Waterfall", "R_GM of every")):
+            assert any(label in figure for label in ("(real)", "synthetic", "oracle")), figure[:300]
+
+
+# -- acceptance
+
+
+def test_shares_name_their_denominators() -> None:
+    proposals = proposals_rows()
+    found = acceptance.shares(proposals).set_index("population")
+    assert list(found["n"]) == [4, 3, 1, 2]
+    assert list(found["rank_n"]) == [3, 3, 1, 1] and list(found["gap_n"]) == [3, 3, 1, 1]
+    shown = acceptance.shares_table(acceptance.shares(proposals))
+    assert shown.iloc[0]["gap ≤ 1 logit"] == "57.4\u00a0%" and "(1 of 2)" in shown.iloc[4]["gap ≤ 1 logit"]
+    before = acceptance.share_sentences(acceptance.shares(proposals))
+    proposals.loc[2, "gap_logits"] = 1.5
+    after = acceptance.share_sentences(acceptance.shares(proposals))
+    assert "100.0\u00a0%" in before[0] and "0.0\u00a0%" in after[0] and before[0] != after[0]
+    assert "all proposed" in before[1]
+
+
+def test_places_are_conditional_and_unconditional() -> None:
+    frame = places.positions(proposals_rows())
+    assert list(frame["conditional"]) == [0.5, 1.0] and list(frame["unconditional"]) == [0.5, 0.5]
+    assert places.counted_alpha(frame) == pytest.approx(2 / 3)
+    assert places.wilson(5, 10) == (pytest.approx(0.2366, abs=1e-4), pytest.approx(0.7634, abs=1e-4))
+    assert places.wilson(0, 0) == (None, None)
+    assert "nothing speaks against one alpha" in places.position_sentence(frame)
+    many = frame.assign(low=[0.49, 0.98], high=[0.51, 1.0])
+    assert "does not describe every place" in places.position_sentence(many)
+
+
+def test_the_trace_gives_the_rounds_or_is_said_not_to() -> None:
+    table = trace_rows()
+    assert "In all 2 cells" in traces.trace_sentences(table)[1]
+    table.loc[0, ["rounds_n", "identical"]] = [30, False]
+    assert (
+        "in 1 of 2 cells; not in summarise-proceedings at 2K (30 against" in traces.trace_sentences(table)[1]
+    )
+    assert traces.follow_ups(["1100"]) == (0.5, 0.0)
+    assert "come in runs, which" in traces.trace_sentences(table.assign(passes="1" * 32 + "0" * 32))[0]
+    assert "do not come in runs" in traces.trace_sentences(table.assign(passes="10" * 32))[0]
+
+
+# -- oracles
+
+
+def test_the_costs_are_found_again_from_R(one: folders.Results) -> None:
+    full, free = (mechanisms.by_family(one, phase) for phase in ("all-accept", "draft-free"))
+    row = oracles.draft_costs(full, free, N).iloc[0]
+    assert row["v"] == pytest.approx(verify(4) + OVERHEAD)
+    assert row["c_counted"] == pytest.approx(C) and row["c_formula"] == pytest.approx(C * 63 / 64)
+    assert row["c_limit"] == pytest.approx((63 / 16 - row["v"]) / 4)
+    cheap = oracles.draft_cost_sentences(oracles.draft_costs(full, free, N), {CONTEXT: C})
+    assert "perfect acceptance pays at every context" in cheap[0] and "differs by" in cheap[1]
+    dear = oracles.draft_costs(full.assign(R=full["R"] / 4), free, N)
+    assert "even perfect acceptance does not pay" in oracles.draft_cost_sentences(dear, {})[0]
+    assert "could not pay there" in oracles.published_c_sentence()[0]
+    bonus = freedraft.verification_costs(free, N).set_index("variant").loc["draft-free, bonus"]
+    assert bonus["rounds_n"] == 13 and bonus["reached"] == pytest.approx(1 / bonus["v"])
+    assert (
+        "hardly more" in freedraft.verification_sentences(freedraft.verification_costs(free, N))[0]
+        or bonus["v"] > 1.25
+    )
+
+
+def test_rounds_follow_from_counting(one: folders.Results) -> None:
+    cells = mechanisms.by_family(one, "all-accept")
+    told = oracles.round_sentences(cells, N)
+    assert (
+        "16 rounds for 64 tokens by arithmetic, measured in all 2 cells" in told[0] and "13 rounds" in told[1]
+    )
+    cells.loc[cells["variant"] == "all accepted, bonus", "rounds_n"] = 16
+    assert "measured in 0 of 2 cells only" in oracles.round_sentences(cells, N)[1]
+
+
+# -- dial
+
+
+@pytest.mark.parametrize(
+    ("ratios", "alpha"),
+    [([0.5, 0.5, 2.0], 0.75), ([1.0, 1.2, 1.4], 0.0), ([0.5, 0.6, 0.9], None), ([0.5, 1.0, 2.0], 0.5)],
+)
+def test_the_crossing_is_interpolated_in_log_R(ratios: list[float], alpha: float | None) -> None:
+    assert curve.crossing([0.0, 0.5, 1.0], ratios) == (None if alpha is None else pytest.approx(alpha))
+
+
+def test_the_dial_follows_the_line_for_the_bits_drawn(one: folders.Results) -> None:
+    cells = mechanisms.by_family(one, "dial")
+    lines = curve.fitted(one, cells)
+    bits, frame = curve.by_bits(cells, lines, N), curve.curve(cells)
+    for row in frame.to_dict("records"):
+        assert bits[CONTEXT, row["alpha"]] == pytest.approx(row["R_GM"])
+    assert "off by 0.0\u00a0% in the mean" in curve.bits_sentence(frame, bits)
+    told = curve.crossing_sentences(frame, lines, N)[0]
+    assert "R crosses 1 at alpha" in told and "The cost line says: alpha = " in told
+    assert "(cost line: alpha = " in chain.dial_found(one)
+    never = frame.assign(R_GM=frame["R_GM"] / 10)
+    assert "stays below 1" in curve.crossing_sentences(never, lines, N)[0]
+
+
+def test_replay_is_held_against_the_real_draft(one: folders.Results) -> None:
+    told = replay.sentences(replay.compared(mechanisms.by_family(one, "dial")))[0]
+    assert "in all 2 cells" in told and "costs what is real" in told
+    slower(one, "dial.csv", 1.2, variant="recorded trace")
+    told = replay.sentences(replay.compared(mechanisms.by_family(one, "dial")))[0]
+    assert "do not stand for those of a real draft" in told and "20.0\u00a0%" in told
+
+
+# -- the cost line
+
+
+def test_the_line_is_read_from_the_fit(one: folders.Results) -> None:
+    line = costline.line_at(mechanisms.read(one, "cost-fit.csv", "cost-fit"), CONTEXT)
+    assert (line.c, line.repair, line.overhead) == (C, REPAIR, OVERHEAD)
+    assert line.verify(1) == pytest.approx(verify(1)) and line.verify(9) == pytest.approx(verify(9))
+    counted = counts_from_trace([True] * N, K, N)
+    assert line.R_of(counted) == pytest.approx((N - 1) * STEP / seconds(counted))
+    assert line.predicted_R(1.0, K, "reference", False, N) == pytest.approx(line.R_of(counted))
+
+
+def test_the_largest_part_is_computed() -> None:
+    fit = fit_rows()
+    assert "The largest part is verification" in costline.fit_sentences(fit, K)[0]
+    fit.loc[fit["component"] == "draft forward", "steps"] = 0.9
+    assert "The largest part is the draft" in costline.fit_sentences(fit, K)[0]
+
+
+def test_stage_shares_stand_beside_the_published_one() -> None:
+    costs = costs_rows()
+    told = stages.sentences(costs, K)[0]
+    assert "60.8" in told and "the largest is verify" in told
+    costs["draft_s"] *= 20
+    assert "the largest" not in stages.sentences(costs, K)[0]
+
+
+def test_the_prediction_was_first(one: folders.Results) -> None:
+    predictions = mechanisms.read(one, "predictions.csv", "predictions")
+    runs = mechanisms.read(one, "cost-model.csv", "mechanism")
+    assert "All 40 measured rows carry it" in residuals.first_sentence(predictions, runs, "mine")
+    predictions.loc[0, "R_predicted"] += 1e-9
+    assert "Only 0 of 40" in residuals.first_sentence(predictions, runs, "mine")
+
+
+def joined(one: folders.Results) -> Any:
+    predictions = mechanisms.read(one, "predictions.csv", "predictions")
+    return residuals.residuals_table(predictions, mechanisms.by_family(one, "cost-model"))
+
+
+def test_the_residual_verdict_flips_at_five_per_cent(one: folders.Results) -> None:
+    frame = joined(one)
+    assert frame["residual"].abs().max() < 1e-9 and residuals.large_sentences(frame)[0].startswith(
+        "No residual"
+    )
+    for size, word in ((0.0499, "reaches"), (-0.0499, "reaches"), (0.0501, "misses"), (-0.0501, "misses")):
+        assert f"**{word}**" in residuals.verdict_sentences(frame.assign(residual=size), [0.01])[0]
+    inside = list(residuals.in_sample_residuals(mechanisms.read(one, "costs.csv", "costs")))
+    shown = residuals.summary(frame, inside).set_index("set")
+    assert shown.loc["in sample: development runs", "n"] == len(DEVELOPMENT) * 8
+    assert shown.loc["out of sample: all held-out", "n"] == len(frame) == 18
+    assert max(map(abs, inside)) < 1e-6
+
+
+def test_a_large_residual_is_listed_with_its_cause(one: folders.Results) -> None:
+    slower(one, "cost-model.csv", 1.25, variant="reference", family="question-document")
+    frame = joined(one)
+    shown = residuals.large_table(frame)
+    assert len(shown) == 1 and shown.iloc[0]["due to"] == "the variant's time"
+    assert (
+        shown.iloc[0]["variant"] == "reference (real)" and shown.iloc[0]["variant's time"] == "+25.0\u00a0%"
+    )
+    slower(one, "cost-model.csv", 1.25, variant="ar", family="question-document")
+    assert set(residuals.large_table(joined(one))["due to"]) == {"AR's time"}, (
+        "reference is even again, the others are not"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ar", "spec", "rounds", "beyond", "expected"),
+    [(0.2, 0.0, 20, False, "AR's time"), (0.0, 0.2, 20, False, "the variant's time"),
+     (0.1, -0.1, 20, False, "both times"), (0.0, 0.2, 21, False, "21 rounds instead of 20, the variant's time"),
+     (-0.2, 0.0, 20, True, "AR's time, extrapolated context")],
+)  # fmt: skip
+def test_causes(ar: float, spec: float, rounds: int, beyond: bool, expected: str) -> None:
+    row = {
+        "ar_residual": ar, "spec_residual": spec, "residual": (1 + ar) / (1 + spec) - 1, "rounds_n": 20,
+        "rounds_measured_n": rounds, "same_rounds": rounds == 20, "extrapolated": beyond,
+        "R_predicted": 1.0, "R_low": 1.1, "R_high": 1.2,
+    }  # fmt: skip
+    assert residuals.cause(row) == expected
+    assert residuals.cause(row | {"R_low": 0.9}) == f"{expected}, inside the spread of its repeats"
+
+
+def test_the_best_k_predicted_and_found(one: folders.Results) -> None:
+    frame = bestk.compared(
+        mechanisms.read(one, "predictions.csv", "predictions"), mechanisms.by_family(one, "cost-model")
+    )
+    assert list(frame["k"]) == [1, 2, 4, 6, 8] and list(frame["n"]) == [2] * 5
+    assert ", and it was (R = " in bestk.sentences(frame)[0]
+    best = int(frame.loc[frame["predicted"].idxmax(), "k"])
+    other = frame.assign(measured=[2.0 if k == 1 else 1.5 for k in frame["k"]])
+    assert (
+        best != 1
+        and "found best: 1" in bestk.sentences(other)[0]
+        and "25.0\u00a0% less" in bestk.sentences(other)[0]
+    )
+    table = read_table(one.folder / "break-even.csv", "break-even")
+    assert bestk.break_even_table(table).iloc[0][f"break-even alpha at k = {K}"] == "none pays"
+
+
+# -- synthesis
+
+
+def test_the_waterfall_sums_to_the_measured_time(one: folders.Results) -> None:
+    fall = waterfall.waterfalls(one)[0]
+    assert fall.n == 2 and fall.ar == N - 1
+    assert fall.ar + sum(fall.parts.values()) == pytest.approx(fall.spec)
+    assert fall.parts[waterfall.REST] == pytest.approx(0, abs=1e-9), "this machine follows its line"
+    R = mechanisms.by_family(one, "formulations")
+    reference = R[R["variant"] == "reference"]["R"]
+    assert fall.spec == pytest.approx(((N - 1) / reference).mean())
+    slower(one, "formulations.csv", 1.1, variant="reference")
+    again = waterfall.waterfalls(one)[0]
+    assert again.parts[waterfall.REST] == pytest.approx(0.1 * fall.spec)
+    assert again.parts[waterfall.DRAFT] == fall.parts[waterfall.DRAFT]
+    assert again.ar + sum(again.parts.values()) == pytest.approx(again.spec) and again.spec == pytest.approx(
+        1.1 * fall.spec
+    )
+    assert again.saved["draft-free"] - fall.saved["draft-free"] == pytest.approx(0.1 * fall.spec)
+    assert set(fall.labels.values()) == {"real", "synthetic", "oracle"}
+
+
+def test_what_stands_in_the_way_is_computed(one: folders.Results) -> None:
+    fall = waterfall.waterfalls(one)[0]
+    saved = {"all accepted": 10.0, "draft-free": 60.0}
+    for spec, kind in ((50.0, "nothing"), (70.0, "acceptance"), (80.0, "draft"), (130.0, "verification")):
+        made = dataclasses.replace(fall, spec=spec, saved=saved, labels=dict.fromkeys(saved, "oracle"))
+        assert waterfall.limit(made) == kind
+    better = dataclasses.replace(fall, spec=70.0, saved={"repair-free": 10.0}, labels={"repair-free": "real"})
+    assert waterfall.limit(better) == "engine"
+    dear = dataclasses.replace(fall, spec=80.0, saved=saved, labels=dict.fromkeys(saved, "oracle"))
+    assert "the draft is what is too dear at 2K" in synthesis.overall([dear])
+    assert "R = 0.849 to 0.860" in synthesis.overall([dear])
+    costly = dataclasses.replace(fall, parts=fall.parts | {waterfall.REPAIR: 99.0})
+    assert "largest of them is repairs with 99.0" in synthesis.findings(costly)[0]
+    assert "more than is saved" in synthesis.findings(costly)[0]
+
+
+def test_the_published_waterfall_is_the_audit(project: Path) -> None:
+    falls = waterfall.published_waterfalls(project)
+    assert [fall.context for fall in falls] == [2048, 4096, 8192]
+    for fall in falls:
+        assert fall.ar + sum(fall.parts.values()) == pytest.approx(fall.spec)
+        assert pytest.approx(64 / fall.spec) == fall.R and waterfall.limit(fall) == "draft"
+    assert math.isclose(falls[0].R, 0.531)
+
+
+def test_labels_stand_at_every_variant(one: folders.Results) -> None:
+    fall = waterfall.waterfalls(one)[0]
+    for name in fall.saved:
+        assert f"{name} ({fall.labels[name]})" in synthesis.alt(fall)
+    assert "(synthetic)" in " ".join(
+        dial.curve_table(curve.curve(mechanisms.by_family(one, "dial")), {}, {}, N)["alpha"]
+    )
+    assert text.context_name(CONTEXT) == "2K"

@@ -1,0 +1,344 @@
+"""The mechanism chapters' report: known answers on made-up tables, and sentences that flip with the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from specdec_lib import errors, guesses
+from specdec_lib.records import validate, write_table
+from specdec_lib.report import controlplane, flips, formulations, mechanisms, numerics, phases, relaxed
+from tests.mechanism_tables import (
+    REPOSITORY,
+    made_numerics,
+    made_quality,
+    made_runs,
+    make_folder,
+    make_project,
+    put,
+)  # fmt: skip
+
+OURS = ("control-plane", "relaxed", "formulations", "numerics")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drawn_without_a_screen() -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path)
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Everything a page would display, as text or HTML."""
+    seen: list[str] = []
+
+    def display(*objects: Any, **_: Any) -> None:
+        for one in objects:
+            html = hasattr(one, "_repr_html_") and not hasattr(one, "data")
+            seen.append(one._repr_html_() if html else one.data)
+
+    monkeypatch.setattr("IPython.display.display", display)
+    yield seen
+
+
+def only(phase: str, project: Path) -> Any:
+    found = mechanisms.having(phase, project)
+    assert len(found) == 1
+    return found[0]
+
+
+# -- the shared part
+
+
+def test_R_GM_of_known_times(project: Path) -> None:
+    folder = make_folder(project)
+    put(
+        folder,
+        "all-accept",
+        lambda name, number: (0.5 if number % 2 else 2.0) * (1.5 if "bonus" in name else 1),
+    )
+    frame = mechanisms.by_variant(only("all-accept", project), "all-accept").set_index(["context", "variant"])
+    plain, bonus = frame.loc[(2048, "all accepted")], frame.loc[(2048, "all accepted, bonus")]
+    assert plain["R_GM"] == pytest.approx(1.0) and bonus["R_GM"] == pytest.approx(1.5)
+    assert (plain["R_min"], plain["R_max"], plain["n"], plain["repeats"]) == (0.5, 2.0, 8, 2)
+    assert plain["low"] < 1 < plain["high"] and plain["verdict"] == "undecided"
+    assert plain["acceptance"] == pytest.approx(41 / 92) and plain["rounds"] == 23
+    assert plain["tokens_per_round"] == pytest.approx(64 / 23) and plain["identical_n"] == 8
+    few = frame.loc[(4096, "all accepted")]
+    assert few["n"] == 2 and pd.isna(few["low"]) and few["verdict"] == "no interval"
+    gained = mechanisms.gain(only("all-accept", project), "all-accept", "all accepted, bonus", "all accepted")
+    assert list(gained["context"]) == [2048, 4096] and list(gained["gain"]) == pytest.approx([1.5, 1.5])
+    assert gained["verdict"][0] == "pays", "the same gain in every family is certain, however R spreads"
+
+
+def test_random_weights_join_only_on_request_and_last(project: Path) -> None:
+    put(make_folder(project, "a-smoke", "smoke"), "dial", lambda *_: 0.5)
+    assert mechanisms.having("dial", project) == []
+    put(make_folder(project), "dial", lambda *_: 0.5)
+    assert [one.name for one in mechanisms.having("dial", project)] == ["cpu-full"]
+    assert [one.name for one in mechanisms.having("dial", project, synthetic=True)] == ["cpu-full", "a-smoke"]
+
+
+def test_a_table_of_another_design_is_refused(project: Path) -> None:
+    folder = make_folder(project)
+    path = folder / "dial.csv"
+    put(folder, "dial", lambda *_: 0.5)
+    path.write_text(path.read_text().replace("0123456789abcdef", "fedcba9876543210"))
+    with pytest.raises(errors.MixedDesign):
+        mechanisms.by_variant(only("dial", project), "dial")
+
+
+@pytest.mark.parametrize("phase", ["all-accept", "draft-free", "relaxed", "dial", "formulations"])
+def test_labels_stand_wherever_numbers_do(project: Path, shown: list[str], phase: str) -> None:
+    put(make_folder(project), phase, lambda *_: 0.9)
+    mechanisms.show_variants(phase, root=project)
+    table, figure, rest = shown
+    frame = mechanisms.by_variant(only(phase, project), phase)
+    for row in frame.to_dict("records"):
+        name = mechanisms.labelled(row["variant"], row["label"]).replace("'", "&#x27;")
+        assert name.endswith(f"({row['label']})")
+        assert f"<td>{name}</td>" in table and name in figure
+    assert "Example CPU, 2 threads, BF16. 8 families at 2K and 2 families at 4K, 2 repeats" in figure
+    assert 'alt="R_GM of every variant in cpu-full' in figure and "on this machine" in rest
+
+
+def test_published_numbers_stand_beside_ours(project: Path, shown: list[str]) -> None:
+    put(make_folder(project), "all-accept", lambda *_: 0.9)
+    one = only("all-accept", project)
+    names = {"all accepted": "all-accept", "all accepted, bonus": "all-accept-bonus", "elsewhere": "relaxed"}
+    given = phases.published_frame(names, project)
+    table: Any = mechanisms.variant_table(mechanisms.by_variant(one, "all-accept"), given)
+    table = table.set_index(["context", "variant"])["published R"]
+    assert table["2K", "all accepted (synthetic)"] == "0.860"
+    assert table["4K", "all accepted, bonus (synthetic)"] == "0.931"
+    assert table["2K", "elsewhere"] == "0.714" and ("8K", "elsewhere") not in table.index
+    assert table["2K", "draft's text (oracle)"] == "not stated"
+    mechanisms.show_variants("all-accept", names, project)
+    assert "× a published R" in shown[1]
+
+
+def test_without_data_a_page_says_how_to_measure(project: Path, shown: list[str]) -> None:
+    mechanisms.show_variants("all-accept", {"all accepted": "all-accept"}, project)
+    assert "0.860" in shown[0], "the published numbers stand anyway"
+    assert "make runs PROFILE=cpu-full" in shown[1] and "`make runs PROFILE=cpu`" in shown[1]
+    assert len(mechanisms.missing("relaxed", project)) == 1, "one command is said once"
+    put(make_folder(project, "here", "cpu"), "all-accept", lambda *_: 0.9)
+    assert "on this machine" not in " ".join(mechanisms.missing("all-accept", project))
+
+
+@pytest.mark.parametrize("page", OURS)
+@pytest.mark.parametrize("data", ["none", "tables"])
+def test_the_pages_run(
+    project: Path, shown: list[str], page: str, data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDEC_ROOT", str(project))
+    if data == "tables":
+        folder = make_folder(project)
+        if page == "numerics":
+            table = made_numerics({"qkv": 0.1, "head": 0.2}, 1, 0.3, 5)
+            write_table(table, folder / "numerics.csv", "numerics")
+        else:
+            put(folder, page, lambda *_: 0.9)
+        write_table(made_quality({"delta 4": -2.0}), folder / "relaxed-quality.csv", "quality")
+    names: dict[str, Any] = {}
+    for cell in (REPOSITORY / "book" / f"{page}.md").read_text().split("```{code-cell} ipython3\n")[1:]:
+        exec("\n".join(line for line in cell.split("```")[0].splitlines() if line[:1] != ":"), names)
+    assert any("study-figure" in one for one in shown) is (data == "tables")
+    assert any("make runs PROFILE=" in one for one in shown)
+
+
+# -- control plane
+
+
+def test_the_expected_traffic_is_what_the_engine_counted() -> None:
+    """Counts of a real run of the random pair: 15 rounds, 54 proposals, 1 accepted."""
+    naive = controlplane.expected_traffic("naive", 54, 1, 15)
+    assert naive == {"host_reads_n": 85, "host_copies_n": 69, "host_bytes": 2336}
+    device = controlplane.expected_traffic("device", 54, 1, 15)
+    assert device == {"host_reads_n": 15, "host_copies_n": 0, "host_bytes": 672}
+
+
+def test_the_control_plane_sentences_follow_the_counts(project: Path) -> None:
+    put(make_folder(project), "control-plane", lambda *_: 0.5)
+    one = only("control-plane", project)
+    runs: Any = mechanisms.read(one, "control-plane.csv", "mechanism")
+    frame = mechanisms.by_variant(one, "control-plane")
+    told = controlplane.counts_sentence(one, controlplane.traffic(runs), frame)
+    assert "all 40 runs counted exactly" in told and "within the limit" in told
+    runs.loc[runs["variant"] == "device", "host_reads_n"] += 1
+    assert "**only 20 of 40 runs**" in controlplane.counts_sentence(one, controlplane.traffic(runs), frame)
+    frame.loc[frame["variant"] == "device", "reads_per_round"] = 1.1
+    assert "**outside** the limit" in controlplane.counts_sentence(one, controlplane.traffic(runs), frame)
+    table = controlplane.counts_table(frame, project).set_index("source")
+    assert table.loc["published, before", "reads per round"] == "8"
+    assert table.loc["published, before", "token copies per round"] == "not stated"
+
+
+@pytest.mark.parametrize(
+    ("device", "gain", "says"),
+    [("cpu", 1.0, "no effect on a CPU, where a read waits for nothing, holds"),
+     ("cpu", 1.25, "faster at 2K. The prediction, no effect on a CPU, where a read waits for nothing, **does not"),
+     ("cuda", 1.25, "faster at 2K. The prediction, a gain on a GPU, holds"),
+     ("cuda", 0.8, "slower at 2K. The prediction, a gain on a GPU, **does not hold**")],
+)  # fmt: skip
+def test_the_latency_sentence_flips(project: Path, device: str, gain: float, says: str) -> None:
+    wobble = (0.99, 1.01)
+    put(
+        make_folder(project, device=device), "control-plane",
+        lambda name, number: 0.5 * (gain * wobble[number % 2] if name == "device" else 1),
+    )  # fmt: skip
+    one = only("control-plane", project)
+    saved = controlplane.latency(one)
+    assert saved["change"][0] == pytest.approx(1 / gain - 1, abs=1e-4)
+    assert saved["change_low"][0] < saved["change"][0] < saved["change_high"][0]
+    told = controlplane.latency_sentence(one, saved, project)
+    assert says in told and "-4.5\u00a0% to -3.8\u00a0%" in told
+
+
+# -- formulations
+
+
+def test_gains_follow_the_times(project: Path) -> None:
+    worth = {"reference": 1.0, "reference, bonus": 0.9, "repair-free": 1.2, "repair-free, bonus": 1.5}
+    put(make_folder(project), "formulations", lambda name, _: 0.5 * worth[name])
+    one = only("formulations", project)
+    frame = formulations.gains(one)
+    measured = frame[frame["context"] == 2048].set_index("change")["gain"]
+    assert measured["bonus token, reference"] == pytest.approx(0.9)
+    assert measured["no repair, without bonus"] == pytest.approx(1.2) and measured["both"] == pytest.approx(
+        1.5
+    )
+    assert frame["predicted"].isna().all(), "no fit, no prediction"
+    assert set(formulations.gains_table(frame)["predicted"]) == {"no fit"}
+    told = formulations.gains_sentence(one, frame)
+    assert "bonus token, reference: costs at 2K" in told and "no repair, with bonus: helps at 2K" in told
+    assert "**not one per round**" in formulations.calls_sentence(one), "39 calls in 23 rounds"
+
+
+# -- relaxed
+
+
+def test_the_relaxed_sentences_flip(project: Path) -> None:
+    folder = make_folder(project)
+    write_table(made_quality({}), folder / "relaxed-quality.csv", "quality")
+    put(folder, "relaxed", lambda name, _: 0.8 + 0.1 * float(name.split()[1]))
+    one = only("relaxed", project)
+    frame = relaxed.tradeoff(one)
+    told = relaxed.gain_sentence(one, frame)
+    assert "delta 4 (not exact) is the first above 1" in told and "from delta 0 (real)" in told
+    price = relaxed.price_sentence(frame)
+    assert (
+        "With delta 0 every output is AR's" in price
+        and "no less probable" in price
+        and "form is lost" not in price
+    )
+    assert relaxed.prediction_sentence(frame) == "", "nothing to predict from"
+
+    put(folder, "relaxed", lambda *_: 0.8, first_divergence_tokens=5)
+    write_table(made_quality({"delta 4": -1.5}, kept=False), folder / "relaxed-quality.csv", "quality")
+    frame = relaxed.tradeoff(one)
+    assert "no delta brings R_GM above 1" in relaxed.gain_sentence(one, frame)
+    price = relaxed.price_sentence(frame)
+    assert "only 0 of 10 outputs are AR's" in price and "less probable by 0.500 nats" in price
+    assert "The asked form is lost in 5 of 5 answers" in price
+    top = frame[(frame["setting"] == 4) & (frame["context"] == 2048)].to_dict("records")[0]
+    found = [top[name] for name in ("log_probability", "format_n", "format_kept", "format_kept_ar")]
+    assert found == [-0.5, 4, 0, 4]
+
+
+def test_relaxed_acceptance_is_predicted_from_the_judged_proposals(project: Path) -> None:
+    folder = make_folder(project)
+    put(folder, "relaxed", lambda *_: 0.8)
+    write_table(made_quality({}), folder / "relaxed-quality.csv", "quality")
+    gaps = [(0.0, True, True), (0.0, True, True), (0.75, False, True), (3.0, False, False)]
+    rows = [
+        {"profile": "cpu-full", "design_hash": "0123456789abcdef", "family": "f", "context_tokens": 2048, "round_n": 0,
+         "block_position": i + 1, "position_tokens": i, "token_id": 1, "rank": 1, "probability": 0.1, "gap_logits": gap,
+         "accepted": accepted, "reached": reached}
+        for i, (gap, accepted, reached) in enumerate(gaps)
+    ]  # fmt: skip
+    proposals = validate(pd.DataFrame(rows), "proposals")
+    alphas = guesses.relaxed_alphas(proposals).set_index("delta")["alpha"]
+    assert alphas[0.0] == alphas[0.5] == pytest.approx(2 / 3) and alphas[1.0] == alphas[4.0] == 1.0
+    write_table(proposals, folder / "acceptance.csv", "proposals")
+    frame = relaxed.tradeoff(only("relaxed", project))
+    known = frame[frame["context"] == 2048].set_index("setting")["acceptance_predicted"]
+    assert known[1.0] == 1.0 and known[0.0] < 0.5 and frame["R_predicted"].isna().all()
+    assert "delta 1 (not exact)" in relaxed.prediction_sentence(frame)
+
+
+# -- numerics
+
+
+def test_the_first_operation_and_the_prediction(project: Path) -> None:
+    table = made_numerics({"qkv": 0.1, "head": 0.2})
+    assert "4 of 4 blocks differ" in numerics.first_sentence(table, "bf16")
+    assert "first operation to differ is qkv (4), in layer 0" in numerics.first_sentence(table, "bf16")
+    assert "as predicted, only sums over products" in numerics.alone_sentence(table, "bf16")
+    table = made_numerics({"norm": 0.1, "qkv": 0.1})
+    assert "is norm (4)" in numerics.first_sentence(table, "bf16")
+    assert "**against the prediction also norm**" in numerics.alone_sentence(table, "bf16")
+    table = made_numerics({})
+    assert "none of 4 blocks differs" in numerics.first_sentence(table, "bf16")
+    assert "no operation differs" in numerics.alone_sentence(table, "bf16")
+    shares = numerics.operations_table(made_numerics({"o": 0.1})).set_index("operation")
+    assert shares.loc["o", "differs alone, blocks"] == "4 of 4" and shares.loc["qkv", "largest alone"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("count", "margin", "says"),
+    [(0, None, "no argmax of 14 flips"), (1, 0.4, "near-ties only"), (1, 0.6, "**not only near-ties")],
+)
+def test_flips_against_the_frozen_margin(project: Path, count: int, margin: float | None, says: str) -> None:
+    table = made_numerics({"head": 0.2}, count, margin)
+    write_table(table, make_folder(project) / "numerics.csv", "numerics")
+    one = only("numerics", project)
+    told = flips.flips_sentence(one, table, "bf16")
+    assert says in told and "move by up to 0.400" in told
+    assert list(flips.flips_table(one, table)["argmax flips"]) == [2 * count] * 2
+
+
+def test_groups_and_repetition() -> None:
+    assert numerics.groups(made_numerics({}, group=1)) == [[1, 2, 5]]
+    assert numerics.groups(made_numerics({}, group=5)) == [[1, 2], [5]]
+    assert "2 groups" in numerics.groups_sentence(made_numerics({}, group=5))
+    mixed: Any = made_numerics({}, group=5)
+    mixed.loc[(mixed["family"] == mixed["family"].iloc[0]) & (mixed["width"] == 5), "group_width"] = 1
+    assert numerics.groups(mixed) is None and "differs between the cells" in numerics.groups_sentence(mixed)
+    assert "not chance" in numerics.determinism_sentence(made_numerics({}))
+    assert "not deterministic" in numerics.determinism_sentence(made_numerics({}, repeats=False))
+
+
+# -- guesses before a run
+
+
+def test_guesses_of_the_two_machines() -> None:
+    models = {
+        "target": {"step_bytes": 200.0, "kv_bytes_per_token": 1.0, "layers": 10},
+        "draft": {"step_bytes": 50.0, "kv_bytes_per_token": 0.5, "layers": 2},
+    }
+    assert guesses.draft_costs(models, 100) == {"bytes": 100 / 300, "layers": 0.2}
+    checked = pd.DataFrame(
+        {"R": [1.0, 1.0], "R if time follows bytes": [1.0, 1.1], "R if time follows layers": [2.0, 2.0]}
+    )
+    assert guesses.nearer(checked) == "the guess from the draft's bytes is the nearer one"
+    checked["R if time follows layers"] = checked["R if time follows bytes"]
+    assert "equally" in guesses.nearer(checked)
+    cells: Any = made_runs("draft-free", lambda *_: 2.0)
+    from specdec_lib.mechanisms import ratios
+
+    found = ratios(cells)
+    guessed = found[["context_tokens", "family", "variant", "rounds_n"]].assign(label="oracle")
+    guessed.loc[0, "rounds_n"] = 99
+    joined = guesses.compared(guessed, found)
+    assert list(joined["same_rounds"]) == [False] + [True] * (len(found) - 1)
