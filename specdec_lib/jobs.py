@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ def read_job(path: Path) -> dict[str, Any]:
             remedy="restore it with git, or delete it and run again: only this job is measured anew",
         )
     return body
+
+
+def engines(folder: Path) -> dict[str, int]:
+    """Which sources measured the jobs of a data folder: measuring hash -> number of jobs."""
+    found = Counter(read_job(path)["spec"].get(ENGINE, "unknown") for path in sorted((folder / "jobs").glob("*.json")))
+    return dict(sorted(found.items()))
 
 
 def finished(path: Path, spec: dict[str, Any], keep_engine: bool) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ import psutil
 
 from . import paths
 from .files import atomic_write
+from .jobs import engines
 from .measure import Study
 
 PACKAGES = ("torch", "transformers", "triton", "numpy", "scipy", "pandas", "tokenizers", "safetensors")
@@ -34,7 +35,7 @@ def write_provenance(study: Study) -> dict[str, Any]:
         "design_hash": study.design_hash,
         "analysis_hash": study.design.analysis_hash(),
         "engine_hash": paths.engine_hash(),
-        "measuring_hash": paths.measuring_hash(),
+        "measured_by": engines(study.folder),
         "started": known.get("started", today),
         "renewed": today,
         "git": git_state(),

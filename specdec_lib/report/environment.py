@@ -23,7 +23,7 @@ def show_provenance() -> None:
     )
     style.table(frame.astype(object), caption="What was recorded with each folder of results.")
     today = measuring_hash()
-    changed = [name for name, values in columns.items() if values.get("measuring_hash") not in (None, today)]
+    changed = [name for name, values in columns.items() if set(values.get("measured_by", {})) - {today}]
     if changed:
         text.say(f"The sources that measure have changed since these were measured: {text.listed(changed)}.")
 

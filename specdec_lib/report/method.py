@@ -151,7 +151,7 @@ def hashes(root: Path | None = None) -> pd.DataFrame:
         {
             "results": one.label,
             "measurement hash": one.provenance.get("design_hash", "not recorded"),
-            "sources that measure": one.provenance.get("measuring_hash", "not recorded"),
+            "sources that measure": ", ".join(one.provenance.get("measured_by", {})) or "not recorded",
             "analysis hash, now": design.analysis_hash(),
         }
         for one in folders.all_folders(root)
