@@ -29,12 +29,13 @@ from .variants import AR, Variant, passes_of, resolved
 LONGEST = 4096  # the development texts reach this far; beyond it the fit extrapolates, and says so
 COMPONENTS = ("ar step", "draft forward", "verification", "repair", "round overhead")
 LEVEL = 0.95
+MOST_K = 8  # fitted, and so the largest k that is asked about
 
 
 def fitting_variants(study: Study) -> list[Variant]:
     """AR, the repair-free engine at k = 1 to 8, and the reference engine for what a repair costs."""
     engine = Variant("repair-free", bonus=True, formulation="repair-free")
-    most = min(8, study.profile.new_tokens - 1)
+    most = min(MOST_K, study.profile.new_tokens - 1)
     return [
         AR,
         *(dataclasses.replace(engine, name=f"repair-free, k = {k}", k=k) for k in range(1, most + 1)),
@@ -310,7 +311,7 @@ def break_even_table(study: Study, costs: pd.DataFrame, traces: pd.DataFrame) ->
                 "repair": float(np.mean([c.repair_forward(context) / c.ar_step(context) for c in fitted])),
                 "overhead": float(np.mean([c.overhead / c.ar_step(context) for c in fitted])),
             }  # fmt: skip
-            chosen, best = best_k(alpha=float(alpha), ks=range(1, min(16, new - 1) + 1), **settings)
+            chosen, best = best_k(alpha=float(alpha), ks=range(1, min(MOST_K, new - 1) + 1), **settings)
             rows.append(
                 shared_columns(study)
                 | {

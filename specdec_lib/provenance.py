@@ -38,7 +38,7 @@ def write_provenance(study: Study) -> dict[str, Any]:
         "measured_by": engines(study.folder),
         "started": known.get("started", today),
         "renewed": today,
-        "git": git_state(),
+        "git": git_state(study.folder.name),
         "machine": machine(study.threads),
         "device": {key: value for key, value in study.machine.items() if key != "models"},
         "models": study.machine["models"],
@@ -48,8 +48,8 @@ def write_provenance(study: Study) -> dict[str, Any]:
     return record
 
 
-def git_state() -> dict[str, Any]:
-    """Commit and whether tracked files differ from it; "unknown" outside a checkout."""
+def git_state(folder: str) -> dict[str, Any]:
+    """Commit, and whether tracked files outside ``data/<folder>`` differ from it; "unknown" outside a checkout."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -60,7 +60,9 @@ def git_state() -> dict[str, Any]:
             return None
         return done.stdout.strip()
 
-    commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
+    commit = git("rev-parse", "HEAD")
+    # Results are what is being written; everything else is a source.
+    changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":(exclude)data/{folder}")
     return {"commit": commit or "unknown", "dirty": None if changes is None else bool(changes)}
 
 

@@ -66,7 +66,8 @@ def _all_accept(name: str, bonus: bool, formulation: str = "reference") -> Varia
 
 
 def _free(name: str, bonus: bool, formulation: str = "reference") -> Variant:
-    return Variant(name, "oracle", "free", bonus=bonus, formulation=formulation)
+    # Imposed, not greedy: in BF16 a block may flip a near-tie, and after that no recorded candidate would ever fit.
+    return Variant(name, "oracle", "free", "imposed", "all", bonus=bonus, formulation=formulation)
 
 
 def _dial(name: str, trace: Literal["recorded", "iid"], alpha: float | None) -> Variant:
