@@ -48,7 +48,9 @@ def read_job(path: Path) -> dict[str, Any]:
 
 def engines(folder: Path) -> dict[str, int]:
     """Which sources measured the jobs of a data folder: measuring hash -> number of jobs."""
-    found = Counter(read_job(path)["spec"].get(ENGINE, "unknown") for path in sorted((folder / "jobs").glob("*.json")))
+    found = Counter(
+        read_job(path)["spec"].get(ENGINE, "unknown") for path in sorted((folder / "jobs").glob("*.json"))
+    )
     return dict(sorted(found.items()))
 
 

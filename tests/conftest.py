@@ -9,7 +9,7 @@ os.environ.setdefault(
 )  # before torch: test processes side by side must not fight for cores
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,14 @@ def tiny_pair() -> Pair:
 def tiny_qwen2_pair() -> Pair:
     """Two-layer Qwen2 pair (biases, tied), FP32, CPU. Do not change its weights."""
     return load_pair("tiny-qwen2", device="cpu", dtype="fp32")
+
+
+@pytest.fixture(scope="module")
+def nothing_committed() -> Iterator[None]:
+    """For projects made by a test: no profile's results have to be there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("specdec_lib.report.folders.PENDING", ("cpu-full",))
+        yield
 
 
 def write_tokenizer(folder: Path, extra_tokens: int = 0) -> int:

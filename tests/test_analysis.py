@@ -93,7 +93,9 @@ def test_an_excluded_cell_leaves_the_inference_and_stays_in_the_description() ->
         [8192, FAMILIES[3], "deterministic"],
         [8192, FAMILIES[3], "undisturbed"],
     ]
-    assert "30 %" in listed["note"].iloc[1] and listed["limit"].iloc[1] == 0.05
+    assert (
+        "30 %" in listed["note"].iloc[1] and listed["limit"].iloc[1] == DESIGN.analysis.checks.cpu.undisturbed
+    )
     sensitivity: Any = sensitivity_table(table, DESIGN)
     at_8k = sensitivity[sensitivity["context_tokens"] == 8192].set_index("variant")
     assert (at_8k.loc["inference", "n"], at_8k.loc["all cells", "n"]) == (15, 16)

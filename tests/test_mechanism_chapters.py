@@ -38,6 +38,8 @@ from specdec_lib.report import (
 )
 from specdec_lib.variants import AR, Variant, passes_of, resolved
 
+pytestmark = pytest.mark.usefixtures("nothing_committed")
+
 REPOSITORY = Path(__file__).parent.parent
 HASH, CONTEXT, N, K, STEP = "0123456789abcdef", 2048, 64, 4, 0.02
 C, BASE, ROW, REPAIR, OVERHEAD = 0.2, 0.9, 0.1, 1.1, 0.05

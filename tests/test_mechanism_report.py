@@ -22,6 +22,8 @@ from tests.mechanism_tables import (
     put,
 )  # fmt: skip
 
+pytestmark = pytest.mark.usefixtures("nothing_committed")
+
 OURS = ("control-plane", "relaxed", "formulations", "numerics")
 
 

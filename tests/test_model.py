@@ -258,8 +258,16 @@ READS = {
     "all",
 }
 CASTS = {"int", "float", "bool"}
-# Not in a round: reading a checkpoint's config, storing a prefill, an argument that is a Python bool.
-FINE = {"model.from_hf": CASTS, "cache.save": {"cpu"}, "decoding.speculative": {"int(bonus)"}}
+# Not in a round: reading a checkpoint's config, storing a prefill, arguments that are Python's, notes read after a run.
+FINE = {
+    "model.from_hf": CASTS,
+    "cache.save": {"cpu"},
+    "decoding.speculative": {"int(bonus)"},
+    "acceptance.__init__": {"float(delta)"},
+    "acceptance.rows": CASTS | {"tolist"},
+    "acceptance.check_trace": {"all"},
+    "proposers.agreement": CASTS | {"all"},
+}
 
 
 def readings(source: str, module: str) -> list[str]:

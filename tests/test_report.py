@@ -36,6 +36,8 @@ from specdec_lib.report import (
 from specdec_lib.schemas import STAGES
 from tests.synthetic_runs import DESIGN_HASH, make_runs
 
+pytestmark = pytest.mark.usefixtures("nothing_committed")
+
 REPOSITORY = Path(__file__).parent.parent
 SHARES = {"draft": 0.6, "verify": 0.3, "accept": 0.02, "repair": 0.06, "other": 0.02}
 
@@ -390,7 +392,7 @@ def test_the_method_page_reads_the_design_file(project: Path) -> None:
     assert k() == "4"
     path = project / "design.toml"
     path.write_text(
-        path.read_text().replace("k = 4 ", "k = 6 ").replace("dispersion = 0.05", "dispersion = 0.045")
+        path.read_text().replace("k = 4 ", "k = 6 ").replace("dispersion = 0.10", "dispersion = 0.045")
     )
     assert k() == "6"
     assert "4.5\u00a0%" in list(method.checks(project)["CPU limit"])

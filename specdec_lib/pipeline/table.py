@@ -62,7 +62,9 @@ PHASES: tuple[Phase, ...] = (
         (Promise("confirmatory-{context}.csv", "confirmatory"), Promise("stages-{context}.csv", "stages")),
         per_context=True,
     ),
-    Phase("acceptance", "acceptance", (Promise("acceptance.csv", "proposals"), Promise("traces.csv", "traces"))),
+    Phase(
+        "acceptance", "acceptance", (Promise("acceptance.csv", "proposals"), Promise("traces.csv", "traces"))
+    ),
     Phase("control-plane", "control-plane", (Promise("control-plane.csv", "mechanism"),)),
     Phase(
         "relaxed",
