@@ -1,0 +1,132 @@
+"""The fused decode step: six launches per layer, a few more for embedding and head; all state on the device.
+
+    embedding -> per layer: norm + qkv | rope + cache + attention | merge | out + residual
+                            | norm + gate/up + SiLU | down + residual -> norm + head + argmax
+
+The residual stream and what passes between kernels keep the model's dtype, as in ``DecoderModel.forward``; inside a
+kernel everything is FP32. Needs Triton; ``DecoderModel.forward`` is the plain form of the same step.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .cache import KVCache
+from .errors import InvalidSetting, TritonMissing, UnsupportedModel
+from .kernels import MAX_ROWS
+from .model import DecoderModel
+from .projection import Projection
+
+try:
+    from .kernels.attention import attend, workspace
+    from .kernels.embed import embed
+    from .kernels.head import head_argmax, head_tiles
+    from .kernels.launch import INTERPRETED
+    from .kernels.matvec import Tile, matvec
+except ImportError as missing:
+    raise TritonMissing(
+        f"the fused kernels need Triton: {missing}",
+        expected="an importable triton package",
+        remedy="install triton (it comes with CUDA builds of torch), or use mode='eager' or 'graphs'",
+    ) from missing
+
+
+def default_tiles(model: DecoderModel) -> dict[str, Tile]:
+    """Tiles of the five products, by measurement on an NVIDIA H200 with the Qwen2.5 shapes (see benchmarks/)."""
+    if model.dtype == torch.float32:  # without tensor cores: correctness first
+        narrow, wide = Tile(16, 4, 32, 2), Tile(32, 1, 32, 2)
+        return dict(
+            qkv=narrow, out=narrow, gate_up=wide, down=narrow, head=wide._replace(features=64)
+        )
+    narrow = Tile(16, 4, 128, 4) if model.config.hidden > 1024 else Tile(8, 8, 128, 4)
+    return dict(
+        qkv=narrow, out=narrow, gate_up=Tile(32, 1, 128, 4), down=narrow, head=Tile(64, 1, 128, 4)
+    )
+
+
+def dense(projection: Projection) -> Tensor:
+    """The projection's weight as plain rows; a copy only where a CPU holds it packed (Triton's interpreter)."""
+    return projection.weight if projection.form == "linear" else projection.weight.to_dense()
+
+
+class FusedDecoder:
+    """One model and one cache, decoding blocks of up to 16 rows through the fused kernels.
+
+    Owns its buffers, so a captured step finds them in place. ``choices`` [16] int64 holds the last step's argmax rows.
+    Raises ``UnsupportedModel`` for shapes that the kernels do not take.
+    """
+
+    def __init__(self, model: DecoderModel, cache: KVCache, tiles: dict[str, Tile] | None = None) -> None:
+        c = model.config
+        if c.head_dim & (c.head_dim - 1) or c.head_dim < 16:
+            raise UnsupportedModel(
+                f"head_dim {c.head_dim}",
+                expected="a power of two from 16",
+                remedy="use mode='eager' or 'graphs'",
+            )
+        if model.device.type != "cuda" and not INTERPRETED:
+            raise InvalidSetting(
+                f"the fused kernels on {model.device}",
+                expected="a CUDA device",
+                remedy="load the pair with device='cuda', or use mode='eager'",
+            )
+        self.model, self.cache = model, cache
+        self.weights = [
+            {name: dense(getattr(layer, name)) for name in ("qkv", "out", "gate_up", "down")} for layer in model.layers
+        ]
+        self.head = dense(model.head)
+        self.tiles = tiles or default_tiles(model)
+
+        def buffer(*shape: int, dtype: torch.dtype = model.dtype) -> Tensor:
+            return torch.zeros(*shape, dtype=dtype, device=model.device)
+
+        self.x = buffer(MAX_ROWS, c.hidden)
+        self.qkv = buffer(MAX_ROWS, (c.heads + 2 * c.kv_heads) * c.head_dim)
+        self.attended = buffer(MAX_ROWS, c.heads * c.head_dim)
+        self.activation = buffer(MAX_ROWS, c.intermediate)
+        self.work = workspace(c.heads, c.head_dim, cache.capacity, model.device)
+        scanned = head_tiles(c.vocab, self.tiles["head"])
+        self.best = buffer(MAX_ROWS, scanned, dtype=torch.float32)
+        self.where = buffer(MAX_ROWS, scanned, dtype=torch.int32)
+        self.choices = buffer(MAX_ROWS, dtype=torch.int64)
+
+    def step(
+        self,
+        ids: Tensor,
+        position: Tensor,
+        offset: int = 0,
+        *,
+        last_only: bool = False,
+        logits: Tensor | None = None,
+    ) -> Tensor:
+        """Run ``ids`` [M] at positions ``position + offset`` onward; return the choices, a view [M] ([1] if ``last_only``).
+
+        ``position`` [1] int64 is read on the device. ``logits`` [M, vocab] FP32 is filled if given.
+        """
+        c, rows = self.model.config, ids.shape[0]
+        embed(ids, self.model.embedding, self.x, rows)
+        for i, layer in enumerate(self.model.layers):
+            weights = self.weights[i]
+            matvec(
+                self.x, weights["qkv"], self.qkv, rows, self.tiles["qkv"], gain=layer.norm_in, eps=c.eps,
+                bias=layer.qkv.bias,
+            )  # fmt: skip
+            attend(
+                self.qkv, self.cache.keys[i], self.cache.values[i], self.model.cos, self.model.sin, position,
+                self.attended, self.work, rows, c.heads, offset,
+            )  # fmt: skip
+            matvec(
+                self.attended, weights["out"], self.x, rows, self.tiles["out"], bias=layer.out.bias, residual=self.x
+            )
+            matvec(
+                self.x, weights["gate_up"], self.activation, rows, self.tiles["gate_up"], gain=layer.norm_mlp,
+                eps=c.eps, gated=True,
+            )  # fmt: skip
+            matvec(self.activation, weights["down"], self.x, rows, self.tiles["down"], residual=self.x)
+        first, count = (rows - 1, 1) if last_only else (0, rows)
+        head_argmax(
+            self.x[first:], self.model.norm, self.head, c.eps, count, self.tiles["head"], self.best,
+            self.where, self.choices, logits,
+        )  # fmt: skip
+        return self.choices[:count]

@@ -1,0 +1,43 @@
+"""What every kernel does before its own work: overlap with the kernel before it, and ask for weights ahead of time.
+
+Programmatic dependent launch (compute capability 9.0 and later): a kernel may start while the one before it still runs.
+It lets its own successor start (``gdc_launch_dependents``), asks the L2 cache for weights, which no kernel writes, and
+only then waits until everything before it is complete and visible (``gdc_wait``). Each kernel waits before its first
+read of an activation and before its first write, so completion is transitive along the chain.
+"""
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import functools
+import os
+
+import torch
+import triton
+import triton.language as tl
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@functools.cache
+def overlaps(device: torch.device) -> bool:
+    """Whether ``device`` has programmatic dependent launch."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
+
+
+def options(device: torch.device) -> dict[str, bool]:
+    """Launch options of every kernel on ``device``: the kernel's own switch, and the driver's attribute."""
+    return {"PDL": True, "launch_pdl": True} if overlaps(device) else {"PDL": False}
+
+
+@triton.jit
+def prefetch(pointers, sizes):
+    """Ask the L2 cache for ``sizes`` bytes (multiples of 16) at each pointer; a hint that returns at once."""
+    tl.inline_asm_elementwise(
+        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
+        "=r,l,r",
+        [pointers.to(tl.int64), sizes],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )

@@ -1,0 +1,192 @@
+"""Matrix-vector products of up to 16 rows: y = f(x) W^T with the work around them fused in.
+
+    x [rows, K], W [N, K] -> out [rows, N]
+
+``norm``: f is RMSNorm with a gain, its scale is applied to the sums. ``bias`` and ``residual`` are added. ``gated``: W is
+[2 N, K], gate above up, and out = silu(gate) * up. Bytes moved: W once, x once per program (from the L2 cache), out once.
+
+**How a narrow matrix fills tensor cores.** A program owns ``features`` outputs and reads each of their weight rows as
+``slices`` pieces of the K axis. Piece s of feature n is row s * features + n of a 64-row tile; the columns of the other
+operand are the same pieces of x, ``columns`` per slice. One matrix product then gives all pairs of pieces; only equal
+pieces count, and their sum is the result. Tensor cores have work to spare here: the product waits for memory.
+
+The number of columns is fixed (8 per slice up to 8 rows, then 16): one row and eight rows run the same instructions in the
+same order, so a row's result does not depend on how many rows stand beside it.
+"""
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from .launch import options, prefetch
+
+
+class Tile(NamedTuple):
+    """How one product is cut up. ``ahead``: elements per weight row piece asked for before the wait."""
+
+    features: int
+    slices: int
+    block: int  # elements of K per step
+    stages: int
+    warps: int = 4
+    ahead: int = 0
+
+
+def columns(rows: int, slices: int) -> int:
+    """Columns per slice: the least that fills a tensor core's tile, the same for 1 to 8 rows."""
+    return max(8 if rows <= 8 else 16, 16 // slices)
+
+
+@triton.jit
+def product(
+    x_ptr, gain_ptr, w_ptr, first, rows, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, FEATURES: tl.constexpr,
+    SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr,
+):  # fmt: skip
+    """Sums [PARTS * SLICES * FEATURES, SLICES * COLUMNS] and x's sums of squares [SLICES * COLUMNS], both FP32."""
+    SPAN: tl.constexpr = (K + SLICES * BLOCK - 1) // (SLICES * BLOCK) * BLOCK
+    R: tl.constexpr = PARTS * SLICES * FEATURES
+    C: tl.constexpr = SLICES * COLUMNS
+    r = tl.arange(0, R)
+    feature = first + r % FEATURES
+    r_from = (r // FEATURES) % SLICES * SPAN
+    row_at = (r // (FEATURES * SLICES) * N + feature) * K + r_from
+    c = tl.arange(0, C)
+    c_from = c // COLUMNS * SPAN
+    x_at = c % COLUMNS * K + c_from
+    k = tl.arange(0, BLOCK)
+    sums = tl.zeros([R, C], tl.float32)
+    squares = tl.zeros([BLOCK, C], tl.float32)
+    for start in tl.range(0, SPAN, BLOCK, num_stages=STAGES):
+        at = start + k
+        if N % FEATURES == 0 and K % (SLICES * BLOCK) == 0:
+            w = tl.load(w_ptr + row_at[:, None] + at[None, :], eviction_policy="evict_first")
+        else:
+            inside = (feature < N)[:, None] & (r_from[:, None] + at[None, :] < K)
+            w = tl.load(
+                w_ptr + row_at[:, None] + at[None, :], mask=inside, other=0.0, eviction_policy="evict_first"
+            )
+        inside = (c % COLUMNS < rows)[None, :] & (c_from[None, :] + at[:, None] < K)
+        x = tl.load(x_ptr + x_at[None, :] + at[:, None], mask=inside, other=0.0)
+        if NORM:
+            wide = x.to(tl.float32)
+            squares += wide * wide
+            if SLICES == 1:
+                gain = tl.load(gain_ptr + at, mask=at < K, other=0.0)[:, None].to(tl.float32)
+            else:
+                gain = tl.load(gain_ptr + c_from[None, :] + at[:, None], mask=inside, other=0.0).to(tl.float32)
+            x = (wide * gain).to(x.dtype)
+        sums = tl.dot(w, x, sums, input_precision="ieee")
+    return sums, squares
+
+
+@triton.jit
+def ask_ahead(
+    w_ptr, first, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, FEATURES: tl.constexpr, SLICES: tl.constexpr,
+    BLOCK: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
+    """Ask the L2 cache for the first ``AHEAD`` elements of each weight row piece that this program will read."""
+    SPAN: tl.constexpr = (K + SLICES * BLOCK - 1) // (SLICES * BLOCK) * BLOCK
+    WIDTH: tl.constexpr = w_ptr.dtype.element_ty.primitive_bitwidth // 8
+    r = tl.arange(0, PARTS * SLICES * FEATURES)
+    r_from = (r // FEATURES) % SLICES * SPAN
+    # never beyond the matrix: a piece that does not exist asks for its row's first bytes again
+    r_from = tl.where(r_from < K, r_from, 0)
+    feature = tl.minimum(first + r % FEATURES, N - 1)
+    row_at = (r // (FEATURES * SLICES) * N + feature) * K + r_from
+    prefetch(w_ptr + row_at, tl.minimum(K - r_from, min(AHEAD, SPAN)) * WIDTH)
+
+
+@triton.jit
+def matvec_kernel(
+    x_ptr, gain_ptr, w_ptr, bias_ptr, residual_ptr, out_ptr, rows, eps, N: tl.constexpr, K: tl.constexpr,
+    FEATURES: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    AHEAD: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, GATED: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    PARTS: tl.constexpr = 2 if GATED else 1
+    first = tl.program_id(0) * FEATURES
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        if AHEAD > 0:
+            ask_ahead(w_ptr, first, N, K, PARTS, FEATURES, SLICES, BLOCK, AHEAD)
+        tl.extra.cuda.gdc_wait()
+    sums, squares = product(
+        x_ptr, gain_ptr, w_ptr, first, rows, N, K, PARTS, FEATURES, SLICES, COLUMNS, BLOCK, STAGES, NORM
+    )
+    if SLICES > 1:  # keep equal pieces only, and add them up
+        r = tl.arange(0, PARTS * SLICES * FEATURES)
+        c = tl.arange(0, SLICES * COLUMNS)
+        equal = ((r // FEATURES) % SLICES)[:, None] == (c // COLUMNS)[None, :]
+        sums = tl.where(equal, sums, 0.0)
+        sums = tl.sum(tl.reshape(sums, [PARTS * SLICES * FEATURES, SLICES, COLUMNS]), 1)
+        sums = tl.sum(tl.reshape(sums, [PARTS, SLICES, FEATURES, COLUMNS]), 1)
+    else:
+        sums = tl.reshape(sums, [PARTS, FEATURES, COLUMNS])
+    if NORM:
+        square = tl.sum(tl.reshape(tl.sum(squares, 0), [SLICES, COLUMNS]), 0)
+        sums = sums * tl.rsqrt(square / K + eps)[None, None, :]
+    if GATED:
+        half = tl.arange(0, 2)[:, None, None]
+        gate = tl.sum(tl.where(half == 0, sums, 0.0), 0)
+        up = tl.sum(tl.where(half == 1, sums, 0.0), 0)
+        y = gate * tl.sigmoid(gate) * up
+    else:
+        y = tl.sum(sums, 0)
+    n = first + tl.arange(0, FEATURES)
+    m = tl.arange(0, COLUMNS)
+    at = m[None, :] * N + n[:, None]
+    inside = (m < rows)[None, :] & (n < N)[:, None]
+    if BIAS:
+        y += tl.load(bias_ptr + n, mask=n < N, other=0.0)[:, None].to(tl.float32)
+    if RESIDUAL:
+        y += tl.load(residual_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out_ptr + at, y.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+def matvec(
+    x: Tensor,
+    weight: Tensor,
+    out: Tensor,
+    rows: int,
+    tile: Tile,
+    *,
+    gain: Tensor | None = None,
+    eps: float = 0.0,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
+    gated: bool = False,
+) -> None:
+    """Write ``out`` [rows, N] from ``x`` [rows, K] and ``weight`` [N, K] ([2 N, K] if gated). In place is fine for
+    ``residual`` is ``out``."""
+    n, k = weight.shape[0] // (2 if gated else 1), weight.shape[1]
+    matvec_kernel[(triton.cdiv(n, tile.features),)](
+        x, x if gain is None else gain, weight, x if bias is None else bias, x if residual is None else residual, out,
+        rows, eps, n, k, tile.features, tile.slices, columns(rows, tile.slices), tile.block, tile.stages, tile.ahead,
+        gain is not None, bias is not None, residual is not None, gated, num_warps=tile.warps, **options(x.device),
+    )  # fmt: skip
+
+
+def matvec_reference(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    gain: Tensor | None = None,
+    eps: float = 0.0,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
+    gated: bool = False,
+) -> Tensor:
+    """The same in plain PyTorch, in the dtype of ``x``."""
+    h = x if gain is None else F.rms_norm(x, (x.shape[-1],), gain, eps)
+    y = F.linear(h, weight, bias)
+    if gated:
+        gate, up = y.chunk(2, -1)
+        y = F.silu(gate) * up
+    return y if residual is None else residual + y

@@ -1,0 +1,140 @@
+"""Each kernel against its plain PyTorch reference: on a GPU, or through Triton's interpreter (TRITON_INTERPRET=1)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton", reason="the kernels need Triton")
+CUDA = torch.cuda.is_available()
+if not CUDA and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("needs a CUDA device, or TRITON_INTERPRET=1", allow_module_level=True)
+
+from specdec_lib.fused import FusedDecoder  # noqa: E402
+from specdec_lib.kernels.attention import CHUNK, attend, attention_reference, workspace  # noqa: E402
+from specdec_lib.kernels.embed import embed  # noqa: E402
+from specdec_lib.kernels.head import head_argmax, head_reference, head_tiles  # noqa: E402
+from specdec_lib.kernels.matvec import Tile, matvec, matvec_reference  # noqa: E402
+from specdec_lib.pairs import load_pair  # noqa: E402
+
+DEVICE = torch.device("cuda" if CUDA else "cpu")
+DTYPES = [torch.float32, torch.bfloat16] if CUDA else [torch.float32]
+LIMIT = {torch.float32: 2e-6, torch.bfloat16: 1e-2}
+NARROW = {torch.float32: Tile(16, 4, 32, 2), torch.bfloat16: Tile(16, 4, 64, 3, ahead=64)}
+NARROWEST = {torch.float32: Tile(8, 8, 32, 2), torch.bfloat16: Tile(8, 8, 64, 2, ahead=32)}
+WIDE = {torch.float32: Tile(32, 1, 32, 2), torch.bfloat16: Tile(32, 1, 64, 3, ahead=128)}
+
+
+def randn(*shape: int, dtype: Any = torch.float32, seed: int = 0, scale: float = 1.0) -> Any:
+    numbers = torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape))) * scale
+    return numbers.to(DEVICE, dtype)
+
+
+def distance(found: Any, wanted: Any) -> float:
+    """Norm of the difference over the norm; infinite if anything is not a number."""
+    found, wanted = found.double(), wanted.double()
+    return float((found - wanted).norm() / wanted.norm()) if bool(found.isfinite().all()) else float("inf")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [1, 5, 9])
+@pytest.mark.parametrize("case", ["plain", "norm and bias", "residual", "gated"])
+@pytest.mark.parametrize("tiles", [NARROW, NARROWEST, WIDE])
+def test_matvec(dtype: Any, rows: int, case: str, tiles: dict[Any, Tile]) -> None:
+    n, k = 104, 208  # neither is a multiple of a tile
+    gated = case == "gated"
+    if gated and tiles[dtype].slices == 8:
+        tiles = WIDE
+    x, w = randn(16, k, dtype=dtype), randn(n * (1 + gated), k, dtype=dtype, scale=k**-0.5)
+    settings: dict[str, Any] = {"gated": gated}
+    if case in ("norm and bias", "gated"):
+        settings |= {"gain": randn(k, dtype=dtype, seed=3), "eps": 1e-6}
+    if case == "norm and bias":
+        settings["bias"] = randn(n, dtype=dtype, seed=4)
+    out = torch.full((16, n), float("nan"), dtype=dtype, device=DEVICE)
+    wide = {key: v.double() if hasattr(v, "double") else v for key, v in settings.items()}
+    wanted = matvec_reference(x[:rows].double(), w.double(), **wide)
+    if case == "residual":
+        out[:rows] = settings["residual"] = randn(rows, n, dtype=dtype, seed=5)
+        wanted = wanted + settings["residual"].double()
+        settings["residual"] = out  # in place, as the engine does
+    matvec(x, w, out, rows, tiles[dtype], **settings)
+    assert distance(out[:rows], wanted) < LIMIT[dtype]
+    assert bool(out[rows:].isnan().all()), "rows beyond the block were written"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [1, 2, 5, 9])
+@pytest.mark.parametrize("position", [0, 1, CHUNK - 3, 2 * CHUNK, 2 * CHUNK + 77])
+def test_attention(dtype: Any, rows: int, position: int) -> None:
+    """Any length, blocks across a chunk's border, a tail of NaN behind the length."""
+    heads, kv_heads, dim, capacity = 6, 2, 32, 3 * CHUNK
+    qkv = randn(16, (heads + 2 * kv_heads) * dim, dtype=dtype)
+    keys, values = (randn(kv_heads, capacity, dim, dtype=dtype, seed=s) for s in (1, 2))
+    keys[:, position:] = values[:, position:] = float("nan")
+    angle = torch.outer(torch.arange(capacity), 10.0 ** -torch.arange(dim // 2)).to(DEVICE)
+    cos = torch.cat([angle.cos()] * 2, -1).to(dtype)
+    sin = torch.cat([-angle.sin(), angle.sin()], -1).to(dtype)
+    kept = keys.clone().double(), values.clone().double()
+    wanted = attention_reference(
+        qkv[:rows].double(), *kept, cos.double(), sin.double(), position, heads
+    )
+    out = torch.full((16, heads * dim), float("nan"), dtype=dtype, device=DEVICE)
+    at = torch.tensor([position + 7], device=DEVICE)
+    work = workspace(heads, dim, capacity, DEVICE)
+    attend(qkv, keys, values, cos, sin, at, out, work, rows, heads, offset=-7)
+    assert distance(out[:rows], wanted) < LIMIT[dtype]
+    end = position + rows
+    for written, reference in zip((keys, values), kept, strict=True):
+        assert distance(written[:, :end], reference[:, :end]) < LIMIT[dtype]
+        assert bool(written[:, end:].isnan().all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [1, 9])
+def test_head_takes_the_lowest_of_equal_logits(dtype: Any, rows: int) -> None:
+    vocab, hidden = 1000, 96
+    tile = WIDE[dtype]._replace(features=64)
+    x, w = randn(16, hidden, dtype=dtype), randn(vocab, hidden, dtype=dtype, scale=0.1)
+    gain = torch.ones(hidden, dtype=dtype, device=DEVICE)
+    choices, _ = head_reference(x.double(), gain.double(), w.double(), 1e-6)
+    for m in range(rows):
+        w[(int(choices[m]) + 501) % vocab] = w[int(choices[m])]
+    wanted, exact = head_reference(x[:rows].double(), gain.double(), w.double(), 1e-6)
+    best = torch.zeros(16, head_tiles(vocab, tile), device=DEVICE)
+    logits = torch.full((16, vocab), float("nan"), device=DEVICE)
+    found = torch.full((16,), -1, device=DEVICE)
+    head_argmax(x, gain, w, 1e-6, rows, tile, best, best.int(), found, logits)
+    assert distance(logits[:rows], exact) < LIMIT[dtype]
+    assert torch.equal(found[:rows], logits[:rows].argmax(-1)) and bool((found[rows:] == -1).all())
+    if dtype == torch.float32:
+        assert torch.equal(found[:rows], wanted)
+
+
+def test_embed() -> None:
+    table, out = randn(50, 24), torch.zeros(4, 24, device=DEVICE)
+    embed(torch.tensor([49, 0, 7], device=DEVICE), table, out, 3)
+    assert torch.equal(out[:3], table[[49, 0, 7]]) and not out[3].any()
+
+
+@pytest.mark.parametrize("name", ["tiny-llama", "tiny-qwen2"])
+def test_a_fused_step_is_the_plain_forward(name: str) -> None:
+    """Prompt through the plain forward, then blocks of 1, 2 and 5 rows through both."""
+    model = load_pair(name, DEVICE, "fp32").target
+    ids = torch.randint(0, 320, (40,), generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    plain, ours = model.new_cache(64), model.new_cache(64)
+    for cache in (plain, ours):
+        model.forward(ids[:30], cache)
+    fused, position = FusedDecoder(model, ours), torch.tensor([30], device=DEVICE)
+    at = 30
+    for rows in (1, 2, 5):
+        logits = torch.zeros(rows, 320, device=DEVICE)
+        choices = fused.step(ids[at : at + rows], position, at - 30, logits=logits)
+        wanted = model.forward(ids[at : at + rows], plain)
+        at += rows
+        assert distance(logits, wanted) < 1e-5
+        assert torch.equal(choices, wanted.argmax(-1))
+    assert distance(ours.keys, plain.keys) < 1e-5
