@@ -39,9 +39,20 @@ def default_tiles(model: DecoderModel) -> dict[str, Tile]:
         return dict(
             qkv=narrow, out=narrow, gate_up=wide, down=narrow, head=wide._replace(features=64)
         )
-    narrow = Tile(16, 4, 128, 4) if model.config.hidden > 1024 else Tile(8, 8, 128, 4)
+    if model.config.hidden > 1024:
+        return dict(
+            qkv=Tile(16, 4, 128, 4, early=3, ahead=24 << 20),
+            out=Tile(16, 4, 128, 4, early=3),
+            gate_up=Tile(16, 2, 128, 4, early=1, ahead=16 << 20),
+            down=Tile(16, 4, 128, 6, early=2),
+            head=Tile(128, 1, 64, 6, early=1),
+        )
     return dict(
-        qkv=narrow, out=narrow, gate_up=Tile(32, 1, 128, 4), down=narrow, head=Tile(64, 1, 128, 4)
+        qkv=Tile(8, 8, 128, 4, early=1, ahead=24 << 20),
+        out=Tile(8, 8, 128, 4, early=1),
+        gate_up=Tile(64, 1, 64, 8, early=1, ahead=16 << 20),
+        down=Tile(8, 8, 128, 4, early=2),
+        head=Tile(128, 1, 64, 6, early=1),
     )
 
 
@@ -110,7 +121,7 @@ class FusedDecoder:
             weights = self.weights[i]
             matvec(
                 self.x, weights["qkv"], self.qkv, rows, self.tiles["qkv"], gain=layer.norm_in, eps=c.eps,
-                bias=layer.qkv.bias,
+                bias=layer.qkv.bias, ahead=weights["gate_up"],
             )  # fmt: skip
             attend(
                 self.qkv, self.cache.keys[i], self.cache.values[i], self.model.cos, self.model.sin, position,
@@ -121,7 +132,7 @@ class FusedDecoder:
             )
             matvec(
                 self.x, weights["gate_up"], self.activation, rows, self.tiles["gate_up"], gain=layer.norm_mlp,
-                eps=c.eps, gated=True,
+                eps=c.eps, gated=True, ahead=weights["down"],
             )  # fmt: skip
             matvec(self.activation, weights["down"], self.x, rows, self.tiles["down"], residual=self.x)
         first, count = (rows - 1, 1) if last_only else (0, rows)

@@ -19,12 +19,11 @@ import triton.language as tl
 from torch import Tensor
 
 from . import MAX_ROWS
-from .launch import options, prefetch
+from .launch import options
 
-CHUNK = 128  # tokens per program
-BLOCK = 64  # tokens per step inside a program
-MERGE = 32  # splits merged per step
-
+CHUNK = 64  # tokens per program: 32 KiB of keys and values at head_dim 128
+MERGE = 128  # splits merged per step
+PART = 64  # elements of a head per merging program
 
 @triton.jit
 def turned(at, turn_at, d, cos_ptr, sin_ptr, inside, D: tl.constexpr):
@@ -40,87 +39,74 @@ def turned(at, turn_at, d, cos_ptr, sin_ptr, inside, D: tl.constexpr):
 def attention_kernel(
     qkv_ptr, keys_ptr, values_ptr, cos_ptr, sin_ptr, position_ptr, partial_ptr, stats_ptr, rows, offset, capacity, table,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, MAX: tl.constexpr, CHUNK: tl.constexpr,
-    BLOCK: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     GROUP: tl.constexpr = HEADS // KV_HEADS
     WIDTH: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
     split, kv, tile = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     begin = split * CHUNK
-    d = tl.arange(0, D)[None, :]
-    keys = keys_ptr + kv * capacity * D
-    values = values_ptr + kv * capacity * D
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
-        # A position one step old is good enough for a hint.
-        if begin < tl.load(position_ptr) + offset:
-            token = tl.minimum(begin + tl.arange(0, CHUNK), capacity - 1)
-            size = tl.full([CHUNK], D * (keys_ptr.dtype.element_ty.primitive_bitwidth // 8), tl.int32)
-            prefetch(keys + token * D, size)
-            prefetch(values + token * D, size)
-        tl.extra.cuda.gdc_wait()
-    position = tl.load(position_ptr, volatile=True).to(tl.int32) + offset
-    length = position + rows
-    if begin >= length:
+    position = tl.load(position_ptr).to(tl.int32) + offset
+    if begin >= position + rows:
         return
+    # 1. Cached tokens of this chunk.
+    d = tl.arange(0, D)[None, :]
+    token = begin + tl.arange(0, CHUNK)[:, None]
+    keys = keys_ptr + kv * capacity * D + token * D + d
+    values = values_ptr + kv * capacity * D + token * D + d
+    key = tl.load(keys, mask=token < position, other=0.0)
+    value = tl.load(values, mask=token < position, other=0.0)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
 
-    # 1. New tokens of this chunk enter the cache. Programs that share the chunk write the same bytes.
+    # 2. New tokens of this chunk enter the cache. Programs that share the chunk write the same bytes.
     if position < begin + CHUNK:
-        new = tl.arange(0, 16)[:, None]
-        token = position + new
-        inside = (new < rows) & (token >= begin) & (token < begin + CHUNK) & (token < capacity)
+        new = token - position
+        inside = (new >= 0) & (new < rows) & (token < capacity)
         turn = tl.minimum(token, table - 1)
-        key = turned(qkv_ptr + new * WIDTH + (HEADS + kv) * D, turn, d, cos_ptr, sin_ptr, inside, D)
-        tl.store(keys + token * D + d, key.to(keys_ptr.dtype.element_ty), mask=inside)
-        value = tl.load(qkv_ptr + new * WIDTH + (HEADS + KV_HEADS + kv) * D + d, mask=inside, other=0.0)
-        tl.store(values + token * D + d, value, mask=inside)
-    tl.debug_barrier()
+        fresh = turned(qkv_ptr + new * WIDTH + (HEADS + kv) * D, turn, d, cos_ptr, sin_ptr, inside, D).to(key.dtype)
+        tl.store(keys, fresh, mask=inside)
+        key = tl.where(inside, fresh, key)
+        fresh = tl.load(qkv_ptr + new * WIDTH + (HEADS + KV_HEADS + kv) * D + d, mask=inside, other=0.0)
+        tl.store(values, fresh, mask=inside)
+        value = tl.where(inside, fresh, value)
 
-    # 2. Row r is query head kv * GROUP + r % GROUP of block row r // GROUP.
+    # 3. Row r is query head kv * GROUP + r % GROUP of block row r // GROUP.
     r = tile * 16 + tl.arange(0, 16)
     m, head = r // GROUP, kv * GROUP + r % GROUP
     real = r < rows * GROUP
     own = position + m  # the last token that this row sees
     turn = tl.minimum(own, table - 1)[:, None]
-    q = turned(qkv_ptr + (m * WIDTH + head * D)[:, None], turn, d, cos_ptr, sin_ptr, real[:, None], D)
-    q = q.to(keys_ptr.dtype.element_ty)
-    top = tl.full([16], float("-inf"), tl.float32)
-    total = tl.zeros([16], tl.float32)
-    sums = tl.zeros([16, D], tl.float32)
+    q = turned(qkv_ptr + (m * WIDTH + head * D)[:, None], turn, d, cos_ptr, sin_ptr, real[:, None], D).to(key.dtype)
     SCALE: tl.constexpr = 1.4426950408889634 * D**-0.5  # base 2
-    for start in tl.range(begin, tl.minimum(begin + CHUNK, length), BLOCK, num_stages=STAGES):
-        token = start + tl.arange(0, BLOCK)
-        held = (token < length)[:, None]
-        key = tl.load(keys + token[:, None] * D + d, mask=held, other=0.0)
-        scores = tl.dot(q, tl.trans(key), input_precision="ieee") * SCALE
-        scores = tl.where(token[None, :] <= own[:, None], scores, float("-inf"))
-        higher = tl.maximum(top, tl.max(scores, 1))
-        base = tl.where(higher == float("-inf"), 0.0, higher)
-        weights = tl.exp2(scores - base[:, None])
-        shrink = tl.exp2(top - base)
-        value = tl.load(values + token[:, None] * D + d, mask=held, other=0.0)
-        total = total * shrink + tl.sum(weights, 1)
-        sums = sums * shrink[:, None] + tl.dot(weights.to(value.dtype), value, input_precision="ieee")
-        top = higher
+    scores = tl.dot(q, tl.trans(key), input_precision="ieee") * SCALE
+    seen = (begin + tl.arange(0, CHUNK))[None, :] <= own[:, None]
+    scores = tl.where(seen, scores, float("-inf"))
+    top = tl.max(scores, 1)
+    weights = tl.exp2(scores - tl.where(top == float("-inf"), 0.0, top)[:, None])
+    sums = tl.dot(weights.to(value.dtype), value, input_precision="ieee")
     at = (split * MAX + m) * HEADS + head
     tl.store(partial_ptr + at[:, None] * D + d, sums, mask=real[:, None])
     tl.store(stats_ptr + at * 2, top, mask=real)
-    tl.store(stats_ptr + at * 2 + 1, total, mask=real)
+    tl.store(stats_ptr + at * 2 + 1, tl.sum(weights, 1), mask=real)
 
 
 @triton.jit
 def merge_kernel(
     partial_ptr, stats_ptr, position_ptr, out_ptr, rows, offset, HEADS: tl.constexpr, D: tl.constexpr, MAX: tl.constexpr,
-    CHUNK: tl.constexpr, MERGE: tl.constexpr, PDL: tl.constexpr,
+    CHUNK: tl.constexpr, MERGE: tl.constexpr, PART: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     m, head = tl.program_id(0), tl.program_id(1)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
+    splits = tl.cdiv(tl.load(position_ptr).to(tl.int32) + offset + rows, CHUNK)
+    if PDL:
         tl.extra.cuda.gdc_wait()
-    splits = tl.cdiv(tl.load(position_ptr, volatile=True).to(tl.int32) + offset + rows, CHUNK)
-    d = tl.arange(0, D)
+    d = tl.program_id(2) * PART + tl.arange(0, PART)
     top = float("-inf")
     total = 0.0
-    sums = tl.zeros([D], tl.float32)
+    sums = tl.zeros([PART], tl.float32)
     for start in range(0, splits, MERGE):
         split = start + tl.arange(0, MERGE)
         at = (split * MAX + m) * HEADS + head
@@ -159,17 +145,19 @@ def attend(
     """Attention of ``rows`` new tokens at positions ``position + offset`` onward; they enter the cache on the way.
 
     ``keys``, ``values`` [KV, capacity, D]: one layer's cache. ``position`` [1]: on the device. ``cos``, ``sin``
-    [table, D]: rope table. ``out`` [rows, heads * D].
+    [table, D]: rope table. ``out`` [rows, heads * D]. Position and older cache rows are read before the kernel's wait:
+    both must be complete when the step's first kernel runs.
     """
     kv_heads, capacity, dim = keys.shape
     splits, tiles = triton.cdiv(capacity, CHUNK), triton.cdiv(rows * (heads // kv_heads), 16)
     partial, stats = work
     attention_kernel[(splits, kv_heads, tiles)](
         qkv, keys, values, cos, sin, position, partial, stats, rows, offset, capacity, cos.shape[0], heads, kv_heads, dim,
-        MAX_ROWS, CHUNK, BLOCK, 2, num_warps=4, **options(qkv.device),
+        MAX_ROWS, CHUNK, num_warps=4, **options(qkv.device),
     )  # fmt: skip
-    merge_kernel[(rows, heads)](
-        partial, stats, position, out, rows, offset, heads, dim, MAX_ROWS, CHUNK, MERGE, num_warps=4,
+    part = min(PART, dim)
+    merge_kernel[(rows, heads, dim // part)](
+        partial, stats, position, out, rows, offset, heads, dim, MAX_ROWS, CHUNK, MERGE, part, num_warps=4,
         **options(qkv.device),
     )  # fmt: skip
 

@@ -15,9 +15,9 @@ def embed_kernel(
     ids_ptr, table_ptr, out_ptr, HIDDEN: tl.constexpr, PADDED: tl.constexpr, PDL: tl.constexpr
 ):
     m = tl.program_id(0)
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
+    if PDL:  # the first kernel of a step: what follows may start when everything before is complete
         tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     d = tl.arange(0, PADDED)
     token = tl.load(ids_ptr + m)
     tl.store(

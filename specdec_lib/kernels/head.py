@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .launch import options
-from .matvec import Tile, ask_ahead, columns, product
+from .matvec import Tile, columns, product
 
 SCAN = 1024  # tiles looked at per step of the second stage
 
@@ -23,17 +23,14 @@ SCAN = 1024  # tiles looked at per step of the second stage
 @triton.jit
 def head_kernel(
     x_ptr, gain_ptr, w_ptr, best_ptr, where_ptr, logits_ptr, rows, eps, tiles, N: tl.constexpr, K: tl.constexpr,
-    FEATURES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr,
+    FEATURES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr, EARLY: tl.constexpr,
     LOGITS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     first = tl.program_id(0) * FEATURES
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-        if AHEAD > 0:
-            ask_ahead(w_ptr, first, N, K, 1, FEATURES, 1, BLOCK, AHEAD)
-        tl.extra.cuda.gdc_wait()
-    sums, squares = product(x_ptr, gain_ptr, w_ptr, first, rows, N, K, 1, FEATURES, 1, COLUMNS, BLOCK, STAGES, True)
-    logits = sums * tl.rsqrt(tl.sum(squares, 0) / K + eps)[None, :]
+    sums, squares = product(
+        x_ptr, gain_ptr, w_ptr, x_ptr, first, rows, N, K, 1, FEATURES, 1, COLUMNS, BLOCK, STAGES, EARLY, 0, True, PDL
+    )
+    logits = sums * tl.rsqrt(squares / K + eps)[None, :]
     n = first + tl.arange(0, FEATURES)
     m = tl.arange(0, COLUMNS)
     logits = tl.where((n < N)[:, None], logits, float("-inf"))
@@ -97,7 +94,7 @@ def head_argmax(
     tiles = head_tiles(vocab, tile)
     head_kernel[(tiles,)](
         x, gain, weight, best, where, best if logits is None else logits, rows, eps, tiles, vocab, hidden, tile.features,
-        columns(rows, 1), tile.block, tile.stages, tile.ahead, logits is not None, num_warps=tile.warps,
+        columns(rows, 1), tile.block, tile.stages, tile.early, logits is not None, num_warps=tile.warps,
         **options(x.device),
     )  # fmt: skip
     if choices is not None:

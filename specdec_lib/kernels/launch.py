@@ -1,9 +1,10 @@
 """What every kernel does before its own work: overlap with the kernel before it, and ask for weights ahead of time.
 
 Programmatic dependent launch (compute capability 9.0 and later): a kernel may start while the one before it still runs.
-It lets its own successor start (``gdc_launch_dependents``), asks the L2 cache for weights, which no kernel writes, and
-only then waits until everything before it is complete and visible (``gdc_wait``). Each kernel waits before its first
-read of an activation and before its first write, so completion is transitive along the chain.
+It lets its own successor start (``gdc_launch_dependents``), loads what no kernel of this step writes (weights, older cache
+rows, the position), and only then waits until everything before it is complete and visible (``gdc_wait``). Each kernel
+waits before its first read of an activation and before its first write, so completion is transitive along the chain.
+The first kernel of a step lets its successor start only after its own wait: nothing of a step runs ahead of the last one.
 """
 # pyright: reportMissingImports=false
 
@@ -31,13 +32,20 @@ def options(device: torch.device) -> dict[str, bool]:
 
 
 @triton.jit
-def prefetch(pointers, sizes):
-    """Ask the L2 cache for ``sizes`` bytes (multiples of 16) at each pointer; a hint that returns at once."""
+def prefetch(pointer, BYTES: tl.constexpr):
+    """Ask the L2 cache for this program's ``BYTES`` (a multiple of 2,048) of a tensor; a hint that returns at once."""
+    SHARE: tl.constexpr = BYTES // 128  # one request per thread of four warps
+    at = pointer.to(tl.int64) + tl.program_id(0).to(tl.int64) * BYTES + tl.arange(0, 128) * SHARE
     tl.inline_asm_elementwise(
         "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
         "=r,l,r",
-        [pointers.to(tl.int64), sizes],
+        [at, tl.full([128], SHARE, tl.int32)],
         dtype=tl.int32,
         is_pure=False,
         pack=1,
     )
+
+
+def share(wanted: int, available: int, programs: int) -> int:
+    """Bytes per program so that ``programs`` together prefetch at most ``wanted`` of the ``available`` bytes."""
+    return min(wanted, available) // (programs * 2048) * 2048

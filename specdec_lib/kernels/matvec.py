@@ -25,18 +25,23 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .launch import options, prefetch
+from .launch import options, prefetch, share
 
 
 class Tile(NamedTuple):
-    """How one product is cut up. ``ahead``: elements per weight row piece asked for before the wait."""
+    """How one product is cut up: outputs per program, pieces per weight row, elements of K per step, pipeline stages.
+
+    ``early``: steps whose weights are loaded before the wait. ``ahead``: bytes of the next big matrix that this kernel
+    asks the L2 cache for.
+    """
 
     features: int
     slices: int
-    block: int  # elements of K per step
+    block: int
     stages: int
-    warps: int = 4
+    early: int = 0
     ahead: int = 0
+    warps: int = 4
 
 
 def columns(rows: int, slices: int) -> int:
@@ -45,12 +50,47 @@ def columns(rows: int, slices: int) -> int:
 
 
 @triton.jit
+def weights(
+    w_ptr, row_at, feature, r_from, at, N: tl.constexpr, K: tl.constexpr, FEATURES: tl.constexpr, EVEN: tl.constexpr
+):
+    """One step's weight tile [R, BLOCK]; weights are read once, so they are the first to leave the L2 cache."""
+    pointers = w_ptr + row_at[:, None] + at[None, :]
+    if EVEN:
+        return tl.load(pointers, eviction_policy="evict_first")
+    inside = (feature < N)[:, None] & (r_from[:, None] + at[None, :] < K)
+    return tl.load(pointers, mask=inside, other=0.0, eviction_policy="evict_first")
+
+
+@triton.jit
+def add_step(
+    sums, squares, w, x_ptr, gain_ptr, x_at, c_from, real, at, K: tl.constexpr, SLICES: tl.constexpr, NORM: tl.constexpr
+):
+    """Add one step's products to ``sums`` [R, C] and x squared to ``squares`` [BLOCK, C]."""
+    inside = real[None, :] & (c_from[None, :] + at[:, None] < K)
+    x = tl.load(x_ptr + x_at[None, :] + at[:, None], mask=inside, other=0.0)
+    if NORM:
+        wide = x.to(tl.float32)
+        squares += wide * wide
+        if SLICES == 1:
+            gain = tl.load(gain_ptr + at, mask=at < K, other=0.0)[:, None].to(tl.float32)
+        else:
+            gain = tl.load(gain_ptr + c_from[None, :] + at[:, None], mask=inside, other=0.0).to(tl.float32)
+        x = (wide * gain).to(x.dtype)
+    return tl.dot(w, x, sums, input_precision="ieee"), squares
+
+
+@triton.jit
 def product(
-    x_ptr, gain_ptr, w_ptr, first, rows, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, FEATURES: tl.constexpr,
-    SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr,
+    x_ptr, gain_ptr, w_ptr, ahead_ptr, first, rows, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr,
+    FEATURES: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    EARLY: tl.constexpr, AHEAD: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Sums [PARTS * SLICES * FEATURES, SLICES * COLUMNS] and x's sums of squares [SLICES * COLUMNS], both FP32."""
+    """Sums [PARTS * SLICES * FEATURES, SLICES * COLUMNS] and x's sums of squares [SLICES * COLUMNS], both FP32.
+
+    Holds the kernel's wait: the first ``EARLY`` steps' weights are loaded before it.
+    """
     SPAN: tl.constexpr = (K + SLICES * BLOCK - 1) // (SLICES * BLOCK) * BLOCK
+    EVEN: tl.constexpr = (N % FEATURES == 0) and (K % (SLICES * BLOCK) == 0)
     R: tl.constexpr = PARTS * SLICES * FEATURES
     C: tl.constexpr = SLICES * COLUMNS
     r = tl.arange(0, R)
@@ -60,66 +100,49 @@ def product(
     c = tl.arange(0, C)
     c_from = c // COLUMNS * SPAN
     x_at = c % COLUMNS * K + c_from
+    real = c % COLUMNS < rows
     k = tl.arange(0, BLOCK)
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+    if EARLY > 0:
+        w0 = weights(w_ptr, row_at, feature, r_from, k, N, K, FEATURES, EVEN)
+    if EARLY > 1:
+        w1 = weights(w_ptr, row_at, feature, r_from, k + BLOCK, N, K, FEATURES, EVEN)
+    if EARLY > 2:
+        w2 = weights(w_ptr, row_at, feature, r_from, k + 2 * BLOCK, N, K, FEATURES, EVEN)
+    if PDL:
+        if AHEAD > 0:
+            prefetch(ahead_ptr, AHEAD)
+        tl.extra.cuda.gdc_wait()
     sums = tl.zeros([R, C], tl.float32)
     squares = tl.zeros([BLOCK, C], tl.float32)
-    for start in tl.range(0, SPAN, BLOCK, num_stages=STAGES):
-        at = start + k
-        if N % FEATURES == 0 and K % (SLICES * BLOCK) == 0:
-            w = tl.load(w_ptr + row_at[:, None] + at[None, :], eviction_policy="evict_first")
-        else:
-            inside = (feature < N)[:, None] & (r_from[:, None] + at[None, :] < K)
-            w = tl.load(
-                w_ptr + row_at[:, None] + at[None, :], mask=inside, other=0.0, eviction_policy="evict_first"
-            )
-        inside = (c % COLUMNS < rows)[None, :] & (c_from[None, :] + at[:, None] < K)
-        x = tl.load(x_ptr + x_at[None, :] + at[:, None], mask=inside, other=0.0)
-        if NORM:
-            wide = x.to(tl.float32)
-            squares += wide * wide
-            if SLICES == 1:
-                gain = tl.load(gain_ptr + at, mask=at < K, other=0.0)[:, None].to(tl.float32)
-            else:
-                gain = tl.load(gain_ptr + c_from[None, :] + at[:, None], mask=inside, other=0.0).to(tl.float32)
-            x = (wide * gain).to(x.dtype)
-        sums = tl.dot(w, x, sums, input_precision="ieee")
-    return sums, squares
-
-
-@triton.jit
-def ask_ahead(
-    w_ptr, first, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, FEATURES: tl.constexpr, SLICES: tl.constexpr,
-    BLOCK: tl.constexpr, AHEAD: tl.constexpr,
-):  # fmt: skip
-    """Ask the L2 cache for the first ``AHEAD`` elements of each weight row piece that this program will read."""
-    SPAN: tl.constexpr = (K + SLICES * BLOCK - 1) // (SLICES * BLOCK) * BLOCK
-    WIDTH: tl.constexpr = w_ptr.dtype.element_ty.primitive_bitwidth // 8
-    r = tl.arange(0, PARTS * SLICES * FEATURES)
-    r_from = (r // FEATURES) % SLICES * SPAN
-    # never beyond the matrix: a piece that does not exist asks for its row's first bytes again
-    r_from = tl.where(r_from < K, r_from, 0)
-    feature = tl.minimum(first + r % FEATURES, N - 1)
-    row_at = (r // (FEATURES * SLICES) * N + feature) * K + r_from
-    prefetch(w_ptr + row_at, tl.minimum(K - r_from, min(AHEAD, SPAN)) * WIDTH)
+    if EARLY > 0:
+        sums, squares = add_step(sums, squares, w0, x_ptr, gain_ptr, x_at, c_from, real, k, K, SLICES, NORM)
+    if EARLY > 1:
+        sums, squares = add_step(sums, squares, w1, x_ptr, gain_ptr, x_at, c_from, real, k + BLOCK, K, SLICES, NORM)
+    if EARLY > 2:
+        sums, squares = add_step(sums, squares, w2, x_ptr, gain_ptr, x_at, c_from, real, k + 2 * BLOCK, K, SLICES, NORM)
+    if EARLY * BLOCK < SPAN:
+        for start in tl.range(EARLY * BLOCK, SPAN, BLOCK, num_stages=STAGES):
+            at = start + k
+            w = weights(w_ptr, row_at, feature, r_from, at, N, K, FEATURES, EVEN)
+            sums, squares = add_step(sums, squares, w, x_ptr, gain_ptr, x_at, c_from, real, at, K, SLICES, NORM)
+    return sums, tl.sum(squares, 0)
 
 
 @triton.jit
 def matvec_kernel(
-    x_ptr, gain_ptr, w_ptr, bias_ptr, residual_ptr, out_ptr, rows, eps, N: tl.constexpr, K: tl.constexpr,
+    x_ptr, gain_ptr, w_ptr, bias_ptr, residual_ptr, out_ptr, ahead_ptr, rows, eps, N: tl.constexpr, K: tl.constexpr,
     FEATURES: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
-    AHEAD: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, GATED: tl.constexpr,
-    PDL: tl.constexpr,
+    EARLY: tl.constexpr, AHEAD: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
+    GATED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     PARTS: tl.constexpr = 2 if GATED else 1
     first = tl.program_id(0) * FEATURES
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-        if AHEAD > 0:
-            ask_ahead(w_ptr, first, N, K, PARTS, FEATURES, SLICES, BLOCK, AHEAD)
-        tl.extra.cuda.gdc_wait()
     sums, squares = product(
-        x_ptr, gain_ptr, w_ptr, first, rows, N, K, PARTS, FEATURES, SLICES, COLUMNS, BLOCK, STAGES, NORM
-    )
+        x_ptr, gain_ptr, w_ptr, ahead_ptr, first, rows, N, K, PARTS, FEATURES, SLICES, COLUMNS, BLOCK, STAGES, EARLY,
+        AHEAD, NORM, PDL,
+    )  # fmt: skip
     if SLICES > 1:  # keep equal pieces only, and add them up
         r = tl.arange(0, PARTS * SLICES * FEATURES)
         c = tl.arange(0, SLICES * COLUMNS)
@@ -130,7 +153,7 @@ def matvec_kernel(
     else:
         sums = tl.reshape(sums, [PARTS, FEATURES, COLUMNS])
     if NORM:
-        square = tl.sum(tl.reshape(tl.sum(squares, 0), [SLICES, COLUMNS]), 0)
+        square = tl.sum(tl.reshape(squares, [SLICES, COLUMNS]), 0)
         sums = sums * tl.rsqrt(square / K + eps)[None, None, :]
     if GATED:
         half = tl.arange(0, 2)[:, None, None]
@@ -162,14 +185,20 @@ def matvec(
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     gated: bool = False,
+    ahead: Tensor | None = None,
 ) -> None:
-    """Write ``out`` [rows, N] from ``x`` [rows, K] and ``weight`` [N, K] ([2 N, K] if gated). In place is fine for
-    ``residual`` is ``out``."""
+    """Write ``out`` [rows, N] from ``x`` [rows, K] and ``weight`` [N, K] ([2 N, K] if gated); ``residual`` may be ``out``.
+
+    ``ahead``: the weights that a later kernel reads, of which ``tile.ahead`` bytes are asked for now.
+    """
     n, k = weight.shape[0] // (2 if gated else 1), weight.shape[1]
-    matvec_kernel[(triton.cdiv(n, tile.features),)](
+    programs, steps = triton.cdiv(n, tile.features), triton.cdiv(k, tile.slices * tile.block)
+    asked = 0 if ahead is None else share(tile.ahead, ahead.numel() * ahead.element_size(), programs)
+    matvec_kernel[(programs,)](
         x, x if gain is None else gain, weight, x if bias is None else bias, x if residual is None else residual, out,
-        rows, eps, n, k, tile.features, tile.slices, columns(rows, tile.slices), tile.block, tile.stages, tile.ahead,
-        gain is not None, bias is not None, residual is not None, gated, num_warps=tile.warps, **options(x.device),
+        x if ahead is None else ahead, rows, eps, n, k, tile.features, tile.slices, columns(rows, tile.slices),
+        tile.block, tile.stages, min(tile.early, steps), asked, gain is not None, bias is not None,
+        residual is not None, gated, num_warps=tile.warps, **options(x.device),
     )  # fmt: skip
 
 
