@@ -71,7 +71,7 @@ def test_matvec(dtype: Any, rows: int, case: str, tiles: dict[Any, Tile]) -> Non
 @pytest.mark.parametrize("position", [0, 1, CHUNK - 3, 2 * CHUNK, 2 * CHUNK + 77])
 def test_attention(dtype: Any, rows: int, position: int) -> None:
     """Any length, blocks across a chunk's border, a tail of NaN behind the length."""
-    heads, kv_heads, dim, capacity = 6, 2, 32, 3 * CHUNK
+    heads, kv_heads, dim, capacity = 6, 2, 32, 4 * CHUNK
     qkv = randn(16, (heads + 2 * kv_heads) * dim, dtype=dtype)
     keys, values = (randn(kv_heads, capacity, dim, dtype=dtype, seed=s) for s in (1, 2))
     keys[:, position:] = values[:, position:] = float("nan")
