@@ -92,6 +92,8 @@ class FusedDecoder:
         def buffer(*shape: int, dtype: torch.dtype = model.dtype) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=model.device)
 
+        self.ahead = 16 << 20  # bytes of gate and up that attention asks for, behind those that qkv asked for
+        self.begun = self.tiles["qkv"].ahead // model.embedding.element_size()
         self.x = buffer(MAX_ROWS, c.hidden)
         self.qkv = buffer(MAX_ROWS, (c.heads + 2 * c.kv_heads) * c.head_dim)
         self.attended = buffer(MAX_ROWS, c.heads * c.head_dim)
@@ -125,7 +127,7 @@ class FusedDecoder:
             )  # fmt: skip
             attend(
                 self.qkv, self.cache.keys[i], self.cache.values[i], self.model.cos, self.model.sin, position,
-                self.attended, self.work, rows, c.heads, offset,
+                self.attended, self.work, rows, c.heads, offset, weights["gate_up"].view(-1)[self.begun :], self.ahead,
             )  # fmt: skip
             matvec(
                 self.attended, weights["out"], self.x, rows, self.tiles["out"], bias=layer.out.bias, residual=self.x

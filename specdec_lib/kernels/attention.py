@@ -19,27 +19,33 @@ import triton.language as tl
 from torch import Tensor
 
 from . import MAX_ROWS
-from .launch import options
+from .launch import options, prefetch, share
 
 CHUNK = 64  # tokens per program: 32 KiB of keys and values at head_dim 128
 MERGE = 128  # splits merged per step
 PART = 64  # elements of a head per merging program
 
 @triton.jit
-def turned(at, turn_at, d, cos_ptr, sin_ptr, inside, D: tl.constexpr):
-    """Rotary embedding of rows read at ``at`` [R, 1] with table rows ``turn_at`` [R, 1]: [R, D] FP32."""
-    straight = tl.load(at + d, mask=inside, other=0.0).to(tl.float32)
-    rolled = tl.load(at + (d + D // 2) % D, mask=inside, other=0.0).to(tl.float32)
-    cos = tl.load(cos_ptr + turn_at * D + d).to(tl.float32)
-    sin = tl.load(sin_ptr + turn_at * D + d).to(tl.float32)
-    return straight * cos + rolled * sin
+def unturned(at, turn_at, d, cos_ptr, sin_ptr, inside, D: tl.constexpr):
+    """What a rotation needs, [R, D] each: rows at ``at`` [R, 1], the same rolled by half, rows of the two tables."""
+    straight = tl.load(at + d, mask=inside, other=0.0)
+    rolled = tl.load(at + (d + D // 2) % D, mask=inside, other=0.0)
+    return straight, rolled, tl.load(cos_ptr + turn_at * D + d), tl.load(sin_ptr + turn_at * D + d)
+
+
+@triton.jit
+def turned(straight, rolled, cos, sin):
+    """Rotary embedding, in FP32, rounded to the rows' dtype."""
+    wide = straight.to(tl.float32) * cos.to(tl.float32) + rolled.to(tl.float32) * sin.to(tl.float32)
+    return wide.to(straight.dtype)
 
 
 @triton.jit
 def attention_kernel(
-    qkv_ptr, keys_ptr, values_ptr, cos_ptr, sin_ptr, position_ptr, partial_ptr, stats_ptr, rows, offset, capacity, table,
+    qkv_ptr, keys_ptr, values_ptr, cos_ptr, sin_ptr, position_ptr, partial_ptr, stats_ptr, ahead_ptr, rows, offset,
+    capacity, table,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, MAX: tl.constexpr, CHUNK: tl.constexpr,
-    PDL: tl.constexpr,
+    AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     GROUP: tl.constexpr = HEADS // KV_HEADS
     WIDTH: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
@@ -49,6 +55,9 @@ def attention_kernel(
         tl.extra.cuda.gdc_launch_dependents()
     position = tl.load(position_ptr).to(tl.int32) + offset
     if begin >= position + rows:
+        if PDL and AHEAD > 0:
+            tl.extra.cuda.gdc_wait()
+            prefetch(ahead_ptr, split + tl.num_programs(0) * (kv + KV_HEADS * tile), AHEAD)
         return
     # 1. Cached tokens of this chunk.
     d = tl.arange(0, D)[None, :]
@@ -60,26 +69,34 @@ def attention_kernel(
     if PDL:
         tl.extra.cuda.gdc_wait()
 
-    # 2. New tokens of this chunk enter the cache. Programs that share the chunk write the same bytes.
-    if position < begin + CHUNK:
-        new = token - position
-        inside = (new >= 0) & (new < rows) & (token < capacity)
-        turn = tl.minimum(token, table - 1)
-        fresh = turned(qkv_ptr + new * WIDTH + (HEADS + kv) * D, turn, d, cos_ptr, sin_ptr, inside, D).to(key.dtype)
-        tl.store(keys, fresh, mask=inside)
-        key = tl.where(inside, fresh, key)
-        fresh = tl.load(qkv_ptr + new * WIDTH + (HEADS + KV_HEADS + kv) * D + d, mask=inside, other=0.0)
-        tl.store(values, fresh, mask=inside)
-        value = tl.where(inside, fresh, value)
-
-    # 3. Row r is query head kv * GROUP + r % GROUP of block row r // GROUP.
+    # 2. Row r is query head kv * GROUP + r % GROUP of block row r // GROUP.
     r = tile * 16 + tl.arange(0, 16)
     m, head = r // GROUP, kv * GROUP + r % GROUP
     real = r < rows * GROUP
     own = position + m  # the last token that this row sees
     turn = tl.minimum(own, table - 1)[:, None]
-    q = turned(qkv_ptr + (m * WIDTH + head * D)[:, None], turn, d, cos_ptr, sin_ptr, real[:, None], D).to(key.dtype)
-    SCALE: tl.constexpr = 1.4426950408889634 * D**-0.5  # base 2
+    q, q_rolled, q_cos, q_sin = unturned(
+        qkv_ptr + (m * WIDTH + head * D)[:, None], turn, d, cos_ptr, sin_ptr, real[:, None], D
+    )
+
+    # 3. New tokens of this chunk enter the cache. Programs that share the chunk write the same bytes.
+    if position + rows > begin and position < begin + CHUNK:
+        new = token - position
+        inside = (new >= 0) & (new < rows) & (token < capacity)
+        turn = tl.minimum(token, table - 1)
+        at = qkv_ptr + new * WIDTH + kv * D
+        straight, rolled, cos, sin = unturned(at + HEADS * D, turn, d, cos_ptr, sin_ptr, inside, D)
+        fresh = tl.load(at + (HEADS + KV_HEADS) * D + d, mask=inside, other=0.0)
+        value = tl.where(inside, fresh, value)
+        key = tl.where(inside, turned(straight, rolled, cos, sin), key)
+        tl.store(values, value, mask=inside)
+        tl.store(keys, key, mask=inside)
+    if PDL and AHEAD > 0:
+        prefetch(ahead_ptr, split + tl.num_programs(0) * (kv + KV_HEADS * tile), AHEAD)
+
+    # 4. One softmax over the chunk, in base 2.
+    q = turned(q, q_rolled, q_cos, q_sin)
+    SCALE: tl.constexpr = 1.4426950408889634 * D**-0.5
     scores = tl.dot(q, tl.trans(key), input_precision="ieee") * SCALE
     seen = (begin + tl.arange(0, CHUNK))[None, :] <= own[:, None]
     scores = tl.where(seen, scores, float("-inf"))
@@ -141,19 +158,23 @@ def attend(
     rows: int,
     heads: int,
     offset: int = 0,
+    ahead: Tensor | None = None,
+    ahead_bytes: int = 0,
 ) -> None:
     """Attention of ``rows`` new tokens at positions ``position + offset`` onward; they enter the cache on the way.
 
     ``keys``, ``values`` [KV, capacity, D]: one layer's cache. ``position`` [1]: on the device. ``cos``, ``sin``
     [table, D]: rope table. ``out`` [rows, heads * D]. Position and older cache rows are read before the kernel's wait:
-    both must be complete when the step's first kernel runs.
+    both must be complete when the step's first kernel runs. ``ahead``: weights that a later kernel reads, of which
+    ``ahead_bytes`` are asked for now.
     """
     kv_heads, capacity, dim = keys.shape
     splits, tiles = triton.cdiv(capacity, CHUNK), triton.cdiv(rows * (heads // kv_heads), 16)
     partial, stats = work
+    asked = 0 if ahead is None else share(ahead_bytes, ahead.numel() * ahead.element_size(), splits * kv_heads * tiles)
     attention_kernel[(splits, kv_heads, tiles)](
-        qkv, keys, values, cos, sin, position, partial, stats, rows, offset, capacity, cos.shape[0], heads, kv_heads, dim,
-        MAX_ROWS, CHUNK, num_warps=4, **options(qkv.device),
+        qkv, keys, values, cos, sin, position, partial, stats, qkv if ahead is None else ahead, rows, offset, capacity,
+        cos.shape[0], heads, kv_heads, dim, MAX_ROWS, CHUNK, asked, num_warps=4, **options(qkv.device),
     )  # fmt: skip
     part = min(PART, dim)
     merge_kernel[(rows, heads, dim // part)](

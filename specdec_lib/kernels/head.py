@@ -17,8 +17,6 @@ from torch import Tensor
 from .launch import options
 from .matvec import Tile, columns, product
 
-SCAN = 1024  # tiles looked at per step of the second stage
-
 
 @triton.jit
 def head_kernel(
@@ -63,12 +61,18 @@ def scan(best_ptr, where_ptr, tiles, m, rows, COLUMNS: tl.constexpr, SCAN: tl.co
 def choose_kernel(
     best_ptr, where_ptr, choices_ptr, rows, tiles, COLUMNS: tl.constexpr, SCAN: tl.constexpr, PDL: tl.constexpr
 ):
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
+    if PDL:  # the last kernel of a step: the next step starts when this one's work is complete
         tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     m = tl.arange(0, COLUMNS)
     where = scan(best_ptr, where_ptr, tiles, m, rows, COLUMNS, SCAN)
     tl.store(choices_ptr + m, where.to(tl.int64), mask=m < rows)
+
+
+def scan_shape(rows: int) -> tuple[int, int]:
+    """Rows and tiles that one program looks at together."""
+    rows = triton.next_power_of_2(rows)
+    return rows, min(2048, 16384 // rows)
 
 
 def head_tiles(vocab: int, tile: Tile) -> int:
@@ -98,9 +102,7 @@ def head_argmax(
         **options(x.device),
     )  # fmt: skip
     if choices is not None:
-        choose_kernel[(1,)](
-            best, where, choices, rows, tiles, 16, SCAN, num_warps=8, **options(x.device)
-        )  # fmt: skip
+        choose_kernel[(1,)](best, where, choices, rows, tiles, *scan_shape(rows), num_warps=8, **options(x.device))
 
 
 def head_reference(x: Tensor, gain: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:

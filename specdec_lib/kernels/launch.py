@@ -32,10 +32,10 @@ def options(device: torch.device) -> dict[str, bool]:
 
 
 @triton.jit
-def prefetch(pointer, BYTES: tl.constexpr):
-    """Ask the L2 cache for this program's ``BYTES`` (a multiple of 2,048) of a tensor; a hint that returns at once."""
+def prefetch(pointer, program, BYTES: tl.constexpr):
+    """Ask the L2 cache for the ``program``-th ``BYTES`` (a multiple of 2,048) of a tensor; a hint that returns at once."""
     SHARE: tl.constexpr = BYTES // 128  # one request per thread of four warps
-    at = pointer.to(tl.int64) + tl.program_id(0).to(tl.int64) * BYTES + tl.arange(0, 128) * SHARE
+    at = pointer.to(tl.int64) + program.to(tl.int64) * BYTES + tl.arange(0, 128) * SHARE
     tl.inline_asm_elementwise(
         "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
         "=r,l,r",
@@ -48,4 +48,4 @@ def prefetch(pointer, BYTES: tl.constexpr):
 
 def share(wanted: int, available: int, programs: int) -> int:
     """Bytes per program so that ``programs`` together prefetch at most ``wanted`` of the ``available`` bytes."""
-    return min(wanted, available) // (programs * 2048) * 2048
+    return max(0, min(wanted, available)) // (programs * 2048) * 2048

@@ -63,7 +63,7 @@ def weights(
 
 @triton.jit
 def add_step(
-    sums, squares, w, x_ptr, gain_ptr, x_at, c_from, real, at, K: tl.constexpr, SLICES: tl.constexpr, NORM: tl.constexpr
+    sums, squares, w, x_ptr, gain_ptr, x_at, c_from, real, at, K: tl.constexpr, NORM: tl.constexpr
 ):
     """Add one step's products to ``sums`` [R, C] and x squared to ``squares`` [BLOCK, C]."""
     inside = real[None, :] & (c_from[None, :] + at[:, None] < K)
@@ -71,10 +71,8 @@ def add_step(
     if NORM:
         wide = x.to(tl.float32)
         squares += wide * wide
-        if SLICES == 1:
-            gain = tl.load(gain_ptr + at, mask=at < K, other=0.0)[:, None].to(tl.float32)
-        else:
-            gain = tl.load(gain_ptr + c_from[None, :] + at[:, None], mask=inside, other=0.0).to(tl.float32)
+        # As wide as x, though its columns repeat: only a load of 16 bytes per thread is pipelined.
+        gain = tl.load(gain_ptr + c_from[None, :] + at[:, None], mask=inside, other=0.0).to(tl.float32)
         x = (wide * gain).to(x.dtype)
     return tl.dot(w, x, sums, input_precision="ieee"), squares
 
@@ -111,22 +109,22 @@ def product(
     if EARLY > 2:
         w2 = weights(w_ptr, row_at, feature, r_from, k + 2 * BLOCK, N, K, FEATURES, EVEN)
     if PDL:
-        if AHEAD > 0:
-            prefetch(ahead_ptr, AHEAD)
         tl.extra.cuda.gdc_wait()
+        if AHEAD > 0:  # not before: what runs until now needs the bandwidth itself
+            prefetch(ahead_ptr, tl.program_id(0), AHEAD)
     sums = tl.zeros([R, C], tl.float32)
     squares = tl.zeros([BLOCK, C], tl.float32)
     if EARLY > 0:
-        sums, squares = add_step(sums, squares, w0, x_ptr, gain_ptr, x_at, c_from, real, k, K, SLICES, NORM)
+        sums, squares = add_step(sums, squares, w0, x_ptr, gain_ptr, x_at, c_from, real, k, K, NORM)
     if EARLY > 1:
-        sums, squares = add_step(sums, squares, w1, x_ptr, gain_ptr, x_at, c_from, real, k + BLOCK, K, SLICES, NORM)
+        sums, squares = add_step(sums, squares, w1, x_ptr, gain_ptr, x_at, c_from, real, k + BLOCK, K, NORM)
     if EARLY > 2:
-        sums, squares = add_step(sums, squares, w2, x_ptr, gain_ptr, x_at, c_from, real, k + 2 * BLOCK, K, SLICES, NORM)
+        sums, squares = add_step(sums, squares, w2, x_ptr, gain_ptr, x_at, c_from, real, k + 2 * BLOCK, K, NORM)
     if EARLY * BLOCK < SPAN:
         for start in tl.range(EARLY * BLOCK, SPAN, BLOCK, num_stages=STAGES):
             at = start + k
             w = weights(w_ptr, row_at, feature, r_from, at, N, K, FEATURES, EVEN)
-            sums, squares = add_step(sums, squares, w, x_ptr, gain_ptr, x_at, c_from, real, at, K, SLICES, NORM)
+            sums, squares = add_step(sums, squares, w, x_ptr, gain_ptr, x_at, c_from, real, at, K, NORM)
     return sums, tl.sum(squares, 0)
 
 
