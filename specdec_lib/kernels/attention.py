@@ -83,10 +83,11 @@ def attention_kernel(
     if position + rows > begin and position < begin + CHUNK:
         new = token - position
         inside = (new >= 0) & (new < rows) & (token < capacity)
-        turn = tl.minimum(token, table - 1)
-        at = qkv_ptr + new * WIDTH + kv * D
-        straight, rolled, cos, sin = unturned(at + HEADS * D, turn, d, cos_ptr, sin_ptr, inside, D)
-        fresh = tl.load(at + (HEADS + KV_HEADS) * D + d, mask=inside, other=0.0)
+        source = qkv_ptr + new * WIDTH + kv * D
+        straight, rolled, cos, sin = unturned(
+            source + HEADS * D, tl.minimum(token, table - 1), d, cos_ptr, sin_ptr, inside, D
+        )
+        fresh = tl.load(source + (HEADS + KV_HEADS) * D + d, mask=inside, other=0.0)
         value = tl.where(inside, fresh, value)
         key = tl.where(inside, turned(straight, rolled, cos, sin), key)
         tl.store(values, value, mask=inside)
