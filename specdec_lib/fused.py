@@ -41,18 +41,18 @@ def default_tiles(model: DecoderModel) -> dict[str, Tile]:
         )
     if model.config.hidden > 1024:
         return dict(
-            qkv=Tile(16, 4, 128, 4, early=3, ahead=24 << 20),
+            qkv=Tile(16, 4, 128, 4, early=1),
             out=Tile(16, 4, 128, 4, early=3),
-            gate_up=Tile(16, 2, 128, 4, early=1, ahead=16 << 20),
-            down=Tile(16, 4, 128, 6, early=2),
-            head=Tile(128, 1, 64, 6, early=1),
+            gate_up=Tile(16, 2, 128, 3),
+            down=Tile(16, 4, 128, 6, early=1),
+            head=Tile(64, 1, 128, 3),
         )
     return dict(
-        qkv=Tile(8, 8, 128, 4, early=1, ahead=24 << 20),
+        qkv=Tile(16, 4, 128, 4, early=1),
         out=Tile(8, 8, 128, 4, early=1),
-        gate_up=Tile(64, 1, 64, 8, early=1, ahead=16 << 20),
-        down=Tile(8, 8, 128, 4, early=2),
-        head=Tile(128, 1, 64, 6, early=1),
+        gate_up=Tile(8, 4, 128, 4, early=2),
+        down=Tile(8, 8, 128, 4),
+        head=Tile(64, 1, 64, 6),
     )
 
 
@@ -92,8 +92,6 @@ class FusedDecoder:
         def buffer(*shape: int, dtype: torch.dtype = model.dtype) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=model.device)
 
-        self.ahead = 16 << 20  # bytes of gate and up that attention asks for, behind those that qkv asked for
-        self.begun = self.tiles["qkv"].ahead // model.embedding.element_size()
         self.x = buffer(MAX_ROWS, c.hidden)
         self.qkv = buffer(MAX_ROWS, (c.heads + 2 * c.kv_heads) * c.head_dim)
         self.attended = buffer(MAX_ROWS, c.heads * c.head_dim)
@@ -123,18 +121,18 @@ class FusedDecoder:
             weights = self.weights[i]
             matvec(
                 self.x, weights["qkv"], self.qkv, rows, self.tiles["qkv"], gain=layer.norm_in, eps=c.eps,
-                bias=layer.qkv.bias, ahead=weights["gate_up"],
+                bias=layer.qkv.bias,
             )  # fmt: skip
             attend(
                 self.qkv, self.cache.keys[i], self.cache.values[i], self.model.cos, self.model.sin, position,
-                self.attended, self.work, rows, c.heads, offset, weights["gate_up"].view(-1)[self.begun :], self.ahead,
+                self.attended, self.work, rows, c.heads, offset,
             )  # fmt: skip
             matvec(
                 self.attended, weights["out"], self.x, rows, self.tiles["out"], bias=layer.out.bias, residual=self.x
             )
             matvec(
                 self.x, weights["gate_up"], self.activation, rows, self.tiles["gate_up"], gain=layer.norm_mlp,
-                eps=c.eps, gated=True, ahead=weights["down"],
+                eps=c.eps, gated=True,
             )  # fmt: skip
             matvec(self.activation, weights["down"], self.x, rows, self.tiles["down"], residual=self.x)
         first, count = (rows - 1, 1) if last_only else (0, rows)

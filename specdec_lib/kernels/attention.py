@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from . import MAX_ROWS
-from .launch import options, prefetch, share
+from .launch import options
 
 CHUNK = 64  # tokens per program: 32 KiB of keys and values at head_dim 128
 MERGE = 128  # splits merged per step
@@ -42,10 +42,9 @@ def turned(straight, rolled, cos, sin):
 
 @triton.jit
 def attention_kernel(
-    qkv_ptr, keys_ptr, values_ptr, cos_ptr, sin_ptr, position_ptr, partial_ptr, stats_ptr, ahead_ptr, rows, offset,
-    capacity, table,
+    qkv_ptr, keys_ptr, values_ptr, cos_ptr, sin_ptr, position_ptr, partial_ptr, stats_ptr, rows, offset, capacity, table,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, MAX: tl.constexpr, CHUNK: tl.constexpr,
-    AHEAD: tl.constexpr, PDL: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     GROUP: tl.constexpr = HEADS // KV_HEADS
     WIDTH: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
@@ -55,9 +54,6 @@ def attention_kernel(
         tl.extra.cuda.gdc_launch_dependents()
     position = tl.load(position_ptr).to(tl.int32) + offset
     if begin >= position + rows:
-        if PDL and AHEAD > 0:
-            tl.extra.cuda.gdc_wait()
-            prefetch(ahead_ptr, split + tl.num_programs(0) * (kv + KV_HEADS * tile), AHEAD)
         return
     # 1. Cached tokens of this chunk.
     d = tl.arange(0, D)[None, :]
@@ -92,8 +88,6 @@ def attention_kernel(
         key = tl.where(inside, turned(straight, rolled, cos, sin), key)
         tl.store(values, value, mask=inside)
         tl.store(keys, key, mask=inside)
-    if PDL and AHEAD > 0:
-        prefetch(ahead_ptr, split + tl.num_programs(0) * (kv + KV_HEADS * tile), AHEAD)
 
     # 4. One softmax over the chunk, in base 2.
     q = turned(q, q_rolled, q_cos, q_sin)
@@ -159,23 +153,19 @@ def attend(
     rows: int,
     heads: int,
     offset: int = 0,
-    ahead: Tensor | None = None,
-    ahead_bytes: int = 0,
 ) -> None:
     """Attention of ``rows`` new tokens at positions ``position + offset`` onward; they enter the cache on the way.
 
     ``keys``, ``values`` [KV, capacity, D]: one layer's cache. ``position`` [1]: on the device. ``cos``, ``sin``
     [table, D]: rope table. ``out`` [rows, heads * D]. Position and older cache rows are read before the kernel's wait:
-    both must be complete when the step's first kernel runs. ``ahead``: weights that a later kernel reads, of which
-    ``ahead_bytes`` are asked for now.
+    both must be complete when the step's first kernel runs.
     """
     kv_heads, capacity, dim = keys.shape
     splits, tiles = triton.cdiv(capacity, CHUNK), triton.cdiv(rows * (heads // kv_heads), 16)
     partial, stats = work
-    asked = 0 if ahead is None else share(ahead_bytes, ahead.numel() * ahead.element_size(), splits * kv_heads * tiles)
     attention_kernel[(splits, kv_heads, tiles)](
-        qkv, keys, values, cos, sin, position, partial, stats, qkv if ahead is None else ahead, rows, offset, capacity,
-        cos.shape[0], heads, kv_heads, dim, MAX_ROWS, CHUNK, asked, num_warps=4, **options(qkv.device),
+        qkv, keys, values, cos, sin, position, partial, stats, rows, offset, capacity, cos.shape[0], heads, kv_heads, dim,
+        MAX_ROWS, CHUNK, num_warps=4 if dim <= 64 else 8, **options(qkv.device),
     )  # fmt: skip
     part = min(PART, dim)
     merge_kernel[(rows, heads, dim // part)](

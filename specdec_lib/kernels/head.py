@@ -26,7 +26,7 @@ def head_kernel(
 ):  # fmt: skip
     first = tl.program_id(0) * FEATURES
     sums, squares = product(
-        x_ptr, gain_ptr, w_ptr, x_ptr, first, rows, N, K, 1, FEATURES, 1, COLUMNS, BLOCK, STAGES, EARLY, 0, True, PDL
+        x_ptr, gain_ptr, w_ptr, first, rows, N, K, 1, FEATURES, 1, COLUMNS, BLOCK, STAGES, EARLY, True, PDL
     )
     logits = sums * tl.rsqrt(squares / K + eps)[None, :]
     n = first + tl.arange(0, FEATURES)

@@ -6,7 +6,6 @@ rows, the position), and only then waits until everything before it is complete 
 waits before its first read of an activation and before its first write, so completion is transitive along the chain.
 The first kernel of a step lets its successor start only after its own wait: nothing of a step runs ahead of the last one.
 """
-# pyright: reportMissingImports=false
 
 from __future__ import annotations
 
@@ -14,8 +13,6 @@ import functools
 import os
 
 import torch
-import triton
-import triton.language as tl
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -30,22 +27,3 @@ def options(device: torch.device) -> dict[str, bool]:
     """Launch options of every kernel on ``device``: the kernel's own switch, and the driver's attribute."""
     return {"PDL": True, "launch_pdl": True} if overlaps(device) else {"PDL": False}
 
-
-@triton.jit
-def prefetch(pointer, program, BYTES: tl.constexpr):
-    """Ask the L2 cache for the ``program``-th ``BYTES`` (a multiple of 2,048) of a tensor; a hint that returns at once."""
-    SHARE: tl.constexpr = BYTES // 128  # one request per thread of four warps
-    at = pointer.to(tl.int64) + program.to(tl.int64) * BYTES + tl.arange(0, 128) * SHARE
-    tl.inline_asm_elementwise(
-        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
-        "=r,l,r",
-        [at, tl.full([128], SHARE, tl.int32)],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
-
-
-def share(wanted: int, available: int, programs: int) -> int:
-    """Bytes per program so that ``programs`` together prefetch at most ``wanted`` of the ``available`` bytes."""
-    return max(0, min(wanted, available)) // (programs * 2048) * 2048

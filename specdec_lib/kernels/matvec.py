@@ -25,14 +25,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .launch import options, prefetch, share
+from .launch import options
 
 
 class Tile(NamedTuple):
     """How one product is cut up: outputs per program, pieces per weight row, elements of K per step, pipeline stages.
 
-    ``early``: steps whose weights are loaded before the wait. ``ahead``: bytes of the next big matrix that this kernel
-    asks the L2 cache for.
+    ``early``: steps, up to 3, whose weights are loaded before the wait.
     """
 
     features: int
@@ -40,7 +39,6 @@ class Tile(NamedTuple):
     block: int
     stages: int
     early: int = 0
-    ahead: int = 0
     warps: int = 4
 
 
@@ -79,9 +77,9 @@ def add_step(
 
 @triton.jit
 def product(
-    x_ptr, gain_ptr, w_ptr, ahead_ptr, first, rows, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr,
+    x_ptr, gain_ptr, w_ptr, first, rows, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr,
     FEATURES: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
-    EARLY: tl.constexpr, AHEAD: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr,
+    EARLY: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Sums [PARTS * SLICES * FEATURES, SLICES * COLUMNS] and x's sums of squares [SLICES * COLUMNS], both FP32.
 
@@ -110,8 +108,6 @@ def product(
         w2 = weights(w_ptr, row_at, feature, r_from, k + 2 * BLOCK, N, K, FEATURES, EVEN)
     if PDL:
         tl.extra.cuda.gdc_wait()
-        if AHEAD > 0:  # not before: what runs until now needs the bandwidth itself
-            prefetch(ahead_ptr, tl.program_id(0), AHEAD)
     sums = tl.zeros([R, C], tl.float32)
     squares = tl.zeros([BLOCK, C], tl.float32)
     if EARLY > 0:
@@ -130,15 +126,15 @@ def product(
 
 @triton.jit
 def matvec_kernel(
-    x_ptr, gain_ptr, w_ptr, bias_ptr, residual_ptr, out_ptr, ahead_ptr, rows, eps, N: tl.constexpr, K: tl.constexpr,
+    x_ptr, gain_ptr, w_ptr, bias_ptr, residual_ptr, out_ptr, rows, eps, N: tl.constexpr, K: tl.constexpr,
     FEATURES: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
-    EARLY: tl.constexpr, AHEAD: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
-    GATED: tl.constexpr, PDL: tl.constexpr,
+    EARLY: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, GATED: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     PARTS: tl.constexpr = 2 if GATED else 1
     first = tl.program_id(0) * FEATURES
     sums, squares = product(
-        x_ptr, gain_ptr, w_ptr, ahead_ptr, first, rows, N, K, PARTS, FEATURES, SLICES, COLUMNS, BLOCK, STAGES, EARLY,
+        x_ptr, gain_ptr, w_ptr, first, rows, N, K, PARTS, FEATURES, SLICES, COLUMNS, BLOCK, STAGES, EARLY,
         AHEAD, NORM, PDL,
     )  # fmt: skip
     if SLICES > 1:  # keep equal pieces only, and add them up
@@ -183,20 +179,15 @@ def matvec(
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     gated: bool = False,
-    ahead: Tensor | None = None,
 ) -> None:
-    """Write ``out`` [rows, N] from ``x`` [rows, K] and ``weight`` [N, K] ([2 N, K] if gated); ``residual`` may be ``out``.
-
-    ``ahead``: the weights that a later kernel reads, of which ``tile.ahead`` bytes are asked for now.
-    """
+    """Write ``out`` [rows, N] from ``x`` [rows, K] and ``weight`` [N, K] ([2 N, K] if gated); ``residual`` may be ``out``."""
     n, k = weight.shape[0] // (2 if gated else 1), weight.shape[1]
     programs, steps = triton.cdiv(n, tile.features), triton.cdiv(k, tile.slices * tile.block)
-    asked = 0 if ahead is None else share(tile.ahead, ahead.numel() * ahead.element_size(), programs)
     matvec_kernel[(programs,)](
         x, x if gain is None else gain, weight, x if bias is None else bias, x if residual is None else residual, out,
-        x if ahead is None else ahead, rows, eps, n, k, tile.features, tile.slices, columns(rows, tile.slices),
-        tile.block, tile.stages, min(tile.early, steps), asked, gain is not None, bias is not None,
-        residual is not None, gated, num_warps=tile.warps, **options(x.device),
+        rows, eps, n, k, tile.features, tile.slices, columns(rows, tile.slices), tile.block, tile.stages,
+        min(tile.early, steps), gain is not None, bias is not None, residual is not None, gated, num_warps=tile.warps,
+        **options(x.device),
     )  # fmt: skip
 
 
