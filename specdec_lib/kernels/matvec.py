@@ -134,9 +134,8 @@ def matvec_kernel(
     PARTS: tl.constexpr = 2 if GATED else 1
     first = tl.program_id(0) * FEATURES
     sums, squares = product(
-        x_ptr, gain_ptr, w_ptr, first, rows, N, K, PARTS, FEATURES, SLICES, COLUMNS, BLOCK, STAGES, EARLY,
-        AHEAD, NORM, PDL,
-    )  # fmt: skip
+        x_ptr, gain_ptr, w_ptr, first, rows, N, K, PARTS, FEATURES, SLICES, COLUMNS, BLOCK, STAGES, EARLY, NORM, PDL
+    )
     if SLICES > 1:  # keep equal pieces only, and add them up
         r = tl.arange(0, PARTS * SLICES * FEATURES)
         c = tl.arange(0, SLICES * COLUMNS)
