@@ -1,6 +1,6 @@
 """The fused decode step: six launches per layer, a few more for embedding and head; all state on the device.
 
-    embedding -> per layer: norm + qkv | rope + cache + attention | merge | out + residual
+    embedding -> per layer: norm + qkv + rope + cache | attention | merge | out + residual
                             | norm + gate/up + SiLU | down + residual -> norm + head + argmax
 
 The residual stream and what passes between kernels keep the model's dtype, as in ``DecoderModel.forward``; inside a
@@ -24,6 +24,7 @@ try:
     from .kernels.head import head_argmax, head_tiles
     from .kernels.launch import INTERPRETED
     from .kernels.matvec import Tile, matvec
+    from .kernels.qkv import qkv
 except ImportError as missing:
     raise TritonMissing(
         f"the fused kernels need Triton: {missing}",
@@ -93,8 +94,7 @@ class FusedDecoder:
             return torch.zeros(*shape, dtype=dtype, device=model.device)
 
         self.x = buffer(MAX_ROWS, c.hidden)
-        self.qkv = buffer(MAX_ROWS, (c.heads + 2 * c.kv_heads) * c.head_dim)
-        self.attended = buffer(MAX_ROWS, c.heads * c.head_dim)
+        self.queries, self.attended = (buffer(MAX_ROWS, c.heads * c.head_dim) for _ in range(2))
         self.activation = buffer(MAX_ROWS, c.intermediate)
         self.work = workspace(c.heads, c.head_dim, cache.capacity, model.device)
         scanned = head_tiles(c.vocab, self.tiles["head"])
@@ -119,14 +119,12 @@ class FusedDecoder:
         embed(ids, self.model.embedding, self.x, rows)
         for i, layer in enumerate(self.model.layers):
             weights = self.weights[i]
-            matvec(
-                self.x, weights["qkv"], self.qkv, rows, self.tiles["qkv"], gain=layer.norm_in, eps=c.eps,
-                bias=layer.qkv.bias,
+            keys, values = self.cache.keys[i], self.cache.values[i]
+            qkv(
+                self.x, layer.norm_in, weights["qkv"], layer.qkv.bias, c.eps, self.model.cos, self.model.sin, position,
+                offset, self.queries, keys, values, rows, self.tiles["qkv"],
             )  # fmt: skip
-            attend(
-                self.qkv, self.cache.keys[i], self.cache.values[i], self.model.cos, self.model.sin, position,
-                self.attended, self.work, rows, c.heads, offset,
-            )  # fmt: skip
+            attend(self.queries, keys, values, position, offset, self.attended, self.work, rows)
             matvec(
                 self.attended, weights["out"], self.x, rows, self.tiles["out"], bias=layer.out.bias, residual=self.x
             )

@@ -18,6 +18,7 @@ from specdec_lib.kernels.attention import CHUNK, attend, attention_reference, wo
 from specdec_lib.kernels.embed import embed  # noqa: E402
 from specdec_lib.kernels.head import head_argmax, head_reference, head_tiles  # noqa: E402
 from specdec_lib.kernels.matvec import Tile, matvec, matvec_reference  # noqa: E402
+from specdec_lib.kernels.qkv import qkv, qkv_reference  # noqa: E402
 from specdec_lib.pairs import load_pair  # noqa: E402
 
 DEVICE = torch.device("cuda" if CUDA else "cpu")
@@ -67,30 +68,51 @@ def test_matvec(dtype: Any, rows: int, case: str, tiles: dict[Any, Tile]) -> Non
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [1, 5, 9])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("tiles", [NARROW, NARROWEST])
+def test_qkv(dtype: Any, rows: int, bias: bool, tiles: dict[Any, Tile]) -> None:
+    """Up to the last slot of the cache: rows that do not fit are dropped, nothing else is touched."""
+    heads, kv_heads, dim, hidden, capacity, position = 6, 2, 32, 96, 40, 33
+    x, gain = randn(16, hidden, dtype=dtype), randn(hidden, dtype=dtype, seed=3)
+    weight = randn((heads + 2 * kv_heads) * dim, hidden, dtype=dtype, scale=hidden**-0.5)
+    offsets = randn(weight.shape[0], dtype=dtype, seed=4) if bias else None
+    keys, values = (randn(kv_heads, capacity + 9, dim, dtype=dtype, seed=s) for s in (1, 2))
+    cos, sin = rope(capacity, dim, dtype)
+    exact = [t.double() for t in (keys, values)]
+    table = [torch.cat((t, t[-1:].expand(9, -1))).double() for t in (cos, sin)]
+    wide = (x[:rows].double(), gain.double(), weight.double(), None if offsets is None else offsets.double())
+    wanted = qkv_reference(*wide, 1e-6, *table, position, heads, *exact)
+    keys, values = (t[:, :capacity].contiguous() for t in (keys, values))
+    queries = torch.full((16, heads * dim), float("nan"), dtype=dtype, device=DEVICE)
+    at = torch.tensor([position + 7], device=DEVICE)
+    qkv(x, gain, weight, offsets, 1e-6, cos, sin, at, -7, queries, keys, values, rows, tiles[dtype])
+    fit = min(rows, capacity - position)
+    assert distance(queries[:fit], wanted[:fit]) < LIMIT[dtype] and bool(queries[rows:].isnan().all())
+    for written, reference in zip((keys, values), exact, strict=True):
+        assert distance(written, reference[:, :capacity]) < LIMIT[dtype]
+
+
+def rope(length: int, dim: int, dtype: Any) -> tuple[Any, Any]:
+    """Cosines and signed sines, [length, dim]."""
+    angle = torch.outer(torch.arange(length), 10.0 ** -torch.arange(dim // 2)).to(DEVICE)
+    return torch.cat([angle.cos()] * 2, -1).to(dtype), torch.cat([-angle.sin(), angle.sin()], -1).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rows", [1, 2, 5, 9])
 @pytest.mark.parametrize("position", [0, 1, CHUNK - 3, 2 * CHUNK, 2 * CHUNK + 77])
 def test_attention(dtype: Any, rows: int, position: int) -> None:
     """Any length, blocks across a chunk's border, a tail of NaN behind the length."""
     heads, kv_heads, dim, capacity = 6, 2, 32, 4 * CHUNK
-    qkv = randn(16, (heads + 2 * kv_heads) * dim, dtype=dtype)
+    queries = randn(16, heads * dim, dtype=dtype)
     keys, values = (randn(kv_heads, capacity, dim, dtype=dtype, seed=s) for s in (1, 2))
-    keys[:, position:] = values[:, position:] = float("nan")
-    angle = torch.outer(torch.arange(capacity), 10.0 ** -torch.arange(dim // 2)).to(DEVICE)
-    cos = torch.cat([angle.cos()] * 2, -1).to(dtype)
-    sin = torch.cat([-angle.sin(), angle.sin()], -1).to(dtype)
-    kept = keys.clone().double(), values.clone().double()
-    wanted = attention_reference(
-        qkv[:rows].double(), *kept, cos.double(), sin.double(), position, heads
-    )
+    keys[:, position + rows :] = values[:, position + rows :] = float("nan")
+    wanted = attention_reference(queries[:rows].double(), keys.double(), values.double(), position)
     out = torch.full((16, heads * dim), float("nan"), dtype=dtype, device=DEVICE)
     at = torch.tensor([position + 7], device=DEVICE)
-    work = workspace(heads, dim, capacity, DEVICE)
-    attend(qkv, keys, values, cos, sin, at, out, work, rows, heads, offset=-7)
-    assert distance(out[:rows], wanted) < LIMIT[dtype]
-    end = position + rows
-    for written, reference in zip((keys, values), kept, strict=True):
-        assert distance(written[:, :end], reference[:, :end]) < LIMIT[dtype]
-        assert bool(written[:, end:].isnan().all())
+    attend(queries, keys, values, at, -7, out, workspace(heads, dim, capacity, DEVICE), rows)
+    assert distance(out[:rows], wanted) < LIMIT[dtype] and bool(out[rows:].isnan().all())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -26,8 +26,9 @@ def head_kernel(
 ):  # fmt: skip
     first = tl.program_id(0) * FEATURES
     sums, squares = product(
-        x_ptr, gain_ptr, w_ptr, first, rows, N, K, 1, FEATURES, 1, COLUMNS, BLOCK, STAGES, EARLY, True, PDL
-    )
+        x_ptr, gain_ptr, w_ptr, first, rows, N, K, 1, FEATURES, FEATURES, 0, 1, COLUMNS, BLOCK, STAGES, EARLY, True,
+        PDL,
+    )  # fmt: skip
     logits = sums * tl.rsqrt(squares / K + eps)[None, :]
     n = first + tl.arange(0, FEATURES)
     m = tl.arange(0, COLUMNS)

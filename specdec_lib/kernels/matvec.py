@@ -78,19 +78,20 @@ def add_step(
 @triton.jit
 def product(
     x_ptr, gain_ptr, w_ptr, first, rows, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr,
-    FEATURES: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    FEATURES: tl.constexpr, RUN: tl.constexpr, GAP: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
     EARLY: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Sums [PARTS * SLICES * FEATURES, SLICES * COLUMNS] and x's sums of squares [SLICES * COLUMNS], both FP32.
 
-    Holds the kernel's wait: the first ``EARLY`` steps' weights are loaded before it.
+    The program's features are runs of ``RUN`` that lie ``GAP`` apart, from ``first`` on. Holds the kernel's wait: the
+    first ``EARLY`` steps' weights are loaded before it.
     """
     SPAN: tl.constexpr = (K + SLICES * BLOCK - 1) // (SLICES * BLOCK) * BLOCK
     EVEN: tl.constexpr = (N % FEATURES == 0) and (K % (SLICES * BLOCK) == 0)
     R: tl.constexpr = PARTS * SLICES * FEATURES
     C: tl.constexpr = SLICES * COLUMNS
     r = tl.arange(0, R)
-    feature = first + r % FEATURES
+    feature = first + r % FEATURES % RUN + r % FEATURES // RUN * GAP
     r_from = (r // FEATURES) % SLICES * SPAN
     row_at = (r // (FEATURES * SLICES) * N + feature) * K + r_from
     c = tl.arange(0, C)
@@ -125,17 +126,11 @@ def product(
 
 
 @triton.jit
-def matvec_kernel(
-    x_ptr, gain_ptr, w_ptr, bias_ptr, residual_ptr, out_ptr, rows, eps, N: tl.constexpr, K: tl.constexpr,
-    FEATURES: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
-    EARLY: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, GATED: tl.constexpr,
-    PDL: tl.constexpr,
+def reduced(
+    sums, squares, eps, K: tl.constexpr, PARTS: tl.constexpr, FEATURES: tl.constexpr, SLICES: tl.constexpr,
+    COLUMNS: tl.constexpr, NORM: tl.constexpr,
 ):  # fmt: skip
-    PARTS: tl.constexpr = 2 if GATED else 1
-    first = tl.program_id(0) * FEATURES
-    sums, squares = product(
-        x_ptr, gain_ptr, w_ptr, first, rows, N, K, PARTS, FEATURES, SLICES, COLUMNS, BLOCK, STAGES, EARLY, NORM, PDL
-    )
+    """The result [PARTS, FEATURES, COLUMNS] of ``product``'s sums, with the norm's scale."""
     if SLICES > 1:  # keep equal pieces only, and add them up
         r = tl.arange(0, PARTS * SLICES * FEATURES)
         c = tl.arange(0, SLICES * COLUMNS)
@@ -148,6 +143,22 @@ def matvec_kernel(
     if NORM:
         square = tl.sum(tl.reshape(squares, [SLICES, COLUMNS]), 0)
         sums = sums * tl.rsqrt(square / K + eps)[None, None, :]
+    return sums
+
+
+@triton.jit
+def matvec_kernel(
+    x_ptr, gain_ptr, w_ptr, bias_ptr, residual_ptr, out_ptr, rows, eps, N: tl.constexpr, K: tl.constexpr,
+    FEATURES: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    EARLY: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, GATED: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    PARTS: tl.constexpr = 2 if GATED else 1
+    first = tl.program_id(0) * FEATURES
+    sums, squares = product(
+        x_ptr, gain_ptr, w_ptr, first, rows, N, K, PARTS, FEATURES, FEATURES, 0, SLICES, COLUMNS, BLOCK, STAGES, EARLY, NORM, PDL
+    )
+    sums = reduced(sums, squares, eps, K, PARTS, FEATURES, SLICES, COLUMNS, NORM)
     if GATED:
         half = tl.arange(0, 2)[:, None, None]
         gate = tl.sum(tl.where(half == 0, sums, 0.0), 0)
