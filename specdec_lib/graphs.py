@@ -1,0 +1,318 @@
+"""Decoding by captured CUDA graphs: one graph for a plain step, one for a whole round, for every position and context.
+
+Position, text and acceptance live on the device (``device_state``), so a replay needs nothing from the host and the host
+needs nothing from a replay until a run may be over: it replays as many rounds as the run needs at least, reads once, and
+goes on. Both arms are treated alike.
+
+Modes: "graphs" captures the plain PyTorch forward (``static``), "compiled" the fused kernels (``fused``, needs Triton).
+There is no fallback from one to the other; "eager" is ``decoding``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from .acceptance import check_trace
+from .decoding import check_prompt, check_request, is_count
+from .device_state import DecodeState
+from .errors import (
+    ContextTooLong,
+    InvalidPrompt,
+    InvalidSetting,
+    NoCudaDevice,
+    OutOfDeviceMemory,
+    VocabularyMismatch,
+)
+from .generation import Generation, Round
+from .host import HostTraffic
+from .kernels import MAX_ROWS
+from .model import DecoderModel
+from .prefilled import Prefilled
+from .static import StaticDecoder
+from .timing import Stopwatch
+
+MODES = ("graphs", "compiled")
+
+
+class Replayable(Protocol):
+    """Work that can be repeated without the host; ``replays`` counts how often it was."""
+
+    replays: int
+
+    def replay(self) -> None: ...
+
+
+class Captured:
+    """A function captured in a CUDA graph. ``pool`` is shared by all graphs of an engine.
+
+    ``seconds``: warm-up (which compiles kernels) and capture. ``work`` must be harmless to run once beforehand.
+    """
+
+    def __init__(self, work: Callable[[], None], pool: Any) -> None:
+        start = perf_counter()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            work()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        self.graph, self.replays = torch.cuda.CUDAGraph(), 0
+        with torch.cuda.graph(self.graph, pool=pool):
+            work()
+        torch.cuda.synchronize()
+        self.seconds = perf_counter() - start
+
+    def replay(self) -> None:
+        self.replays += 1
+        self.graph.replay()
+
+
+@dataclass
+class GraphGeneration(Generation):
+    """A run by captured graphs. ``replays`` of the round's (or step's) graph, of which ``surplus`` changed nothing;
+    ``natural``: what the target would have accepted in each round, also where a trace imposed something else.
+    """
+
+    mode: str = ""
+    replays: int = 0
+    surplus: int = 0
+    natural: list[int] = field(default_factory=list)
+
+
+class GraphEngine:
+    """A target, a draft (None: proposals from a script) and their captured graphs, over a context of ``capacity`` tokens.
+
+    ``k`` = 0 captures the plain step only. ``capture`` replaces the CUDA capture in tests. After construction ``graphs``,
+    ``pool_bytes`` and ``capture_seconds`` say what was captured and what it took.
+
+    Raises ``NoCudaDevice``, ``TritonMissing``, ``OutOfDeviceMemory``, ``InvalidSetting``, ``VocabularyMismatch``.
+    """
+
+    def __init__(
+        self,
+        target: DecoderModel,
+        draft: DecoderModel | None = None,
+        k: int = 4,
+        mode: str = "compiled",
+        capacity: int = 8192,
+        capture: Callable[[Callable[[], None], Any], Replayable] | None = None,
+    ) -> None:
+        check_engine(target, draft, k, mode, capacity, capture is None)
+        self.target, self.draft, self.k, self.mode, self.capacity = target, draft, k, mode, capacity
+        cuda = capture is None
+        if cuda:
+            torch.cuda.synchronize(target.device)
+        try:
+            self.target_cache = target.new_cache(capacity + MAX_ROWS)  # a round looks one block beyond the end
+            self.draft_cache = None if draft is None else draft.new_cache(capacity + MAX_ROWS)
+            self.state = DecodeState(capacity, k, target.config.vocab, target.device)
+            self.verify = decoder(mode, target, self.target_cache)
+            self.propose = decoder(mode, draft, self.draft_cache) if draft and self.draft_cache else None
+            reserved = torch.cuda.memory_reserved(target.device) if cuda else 0
+            pool = torch.cuda.graph_pool_handle() if cuda else None
+            start = perf_counter()
+            with torch.inference_mode():
+                self.state.begin([0, 0], 0)  # a run that is over: warm-up and capture change nothing
+                make = capture or Captured
+                self.step: Replayable = make(self._step, pool)
+                self.round: Replayable | None = make(self._round, pool) if k else None
+            self.capture_seconds = perf_counter() - start
+            self.pool_bytes = torch.cuda.memory_reserved(target.device) - reserved if cuda else 0
+        except torch.cuda.OutOfMemoryError as full:
+            raise OutOfDeviceMemory(
+                f"capturing {mode} graphs for {capacity} tokens: {str(full).splitlines()[0]}",
+                expected="room for both caches and the graphs' shared pool",
+                remedy="lower capacity or k, or use mode='eager'",
+            ) from full
+        self.loaded: dict[int, Prefilled] = {}
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs were captured."""
+        return 1 + (self.round is not None)
+
+    def _step(self) -> None:
+        """One plain step: the last committed token through the target, its argmax committed."""
+        self.state.commit_one(self.verify.step(self.state.block[:1], self.state.committed, -1))
+
+    def _round(self) -> None:
+        """One repair-free round with bonus. The draft's first forward has two rows: after a full acceptance it has not
+        run the last proposal; otherwise it writes a row again that it has."""
+        state = self.state
+        if self.propose is None:
+            state.propose_script()
+        else:
+            rows, offset = state.tail, -2
+            for i in range(self.k):
+                state.propose(i, self.propose.step(rows, state.committed, offset, last_only=True))
+                rows, offset = state.block[i + 1 : i + 2], i
+        state.commit_round(self.verify.step(state.block, state.committed, -1))
+
+    @torch.inference_mode()
+    def autoregressive(
+        self, prompt: list[int] | str, max_new_tokens: int, *, prefilled: Prefilled | None = None
+    ) -> GraphGeneration:
+        """Greedy decoding: N - 1 replays of one graph, one host read. As ``decoding.autoregressive`` without ``eos``."""
+        ids, start, _ = self._start(prompt, max_new_tokens, prefilled, None, False)
+        self.state.begin(ids, max_new_tokens)
+        host, before = HostTraffic(), self.step.replays
+        watch = Stopwatch(self.target.device, instrument=False)
+        self.state.commit_one(start.logits.argmax(-1))
+        for _ in range(max_new_tokens - 1):
+            self.step.replay()
+        tokens = host.read(self.state.text[len(ids) : len(ids) + max_new_tokens])
+        watch.stop()
+        replays = self.step.replays - before
+        return GraphGeneration(
+            tokens=tokens, seconds=watch.seconds, prefill_seconds=start.seconds, host_reads=host.reads,
+            host_copies=host.copies, host_bytes=host.bytes, target_calls=replays, mode=self.mode, replays=replays,
+        )  # fmt: skip
+
+    @torch.inference_mode()
+    def speculative(
+        self,
+        prompt: list[int] | str,
+        max_new_tokens: int,
+        *,
+        script: Sequence[int] | None = None,
+        passes: Sequence[bool] | None = None,
+        prefilled: Prefilled | None = None,
+        draft_prefilled: Prefilled | None = None,
+    ) -> GraphGeneration:
+        """Speculative decoding, repair-free with bonus: as ``decoding.speculative`` of that formulation without ``eos``.
+
+        Without ``script``: the draft's own proposals, greedy acceptance. With ``script`` and ``passes``: acceptance is
+        imposed by the trace and ``script`` is committed, while every forward is paid (``acceptance.Imposed``). An engine
+        without a draft takes its proposals from ``script``. Counts are those of the rounds the run needed.
+        """
+        if self.round is None or (self.propose is None) != (script is not None and passes is None):
+            raise InvalidSetting(
+                f"k = {self.k}, draft {'absent' if self.propose is None else 'present'}, "
+                f"script {'given' if script is not None else 'absent'}, trace {'given' if passes is not None else 'absent'}",
+                expected="a draft without a script or with script and trace; or no draft and a script; k >= 1",
+                remedy="build the engine with a draft and k >= 1, or give a script to one without a draft",
+            )
+        if script is not None:
+            stands = [True] * len(script) if passes is None else passes
+            check_trace(script, stands, max_new_tokens, self.target.config.vocab)
+        ids, start, draft_start = self._start(
+            prompt, max_new_tokens, prefilled, draft_prefilled, self.propose is not None
+        )
+        state, at, end = self.state, len(ids), len(ids) + max_new_tokens
+        state.begin(ids, max_new_tokens, script, passes)
+        host, before, emitted = HostTraffic(), self.round.replays, 0
+        tokens: list[int] = []
+        watch = Stopwatch(self.target.device, instrument=False)
+        while emitted < max_new_tokens:
+            # A round commits at most k + 1 tokens, so this many are needed in any case.
+            for _ in range(-(-(max_new_tokens - emitted) // (self.k + 1))):
+                self.round.replay()
+            committed, *tokens = host.read(torch.cat((state.committed, state.text[at:end])))
+            emitted = committed - at
+        watch.stop()
+        replays = self.round.replays - before
+        count = int(state.rounds)
+        log = state.log[:count].tolist()
+        return GraphGeneration(
+            tokens=tokens, seconds=watch.seconds, prefill_seconds=start.seconds,
+            draft_prefill_seconds=draft_start.seconds if draft_start else 0.0,
+            rounds=[Round(proposed, accepted, kept) for proposed, accepted, kept, _ in log],
+            host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes, target_calls=count,
+            draft_calls=count * self.k if self.propose else 0, mode=self.mode, replays=replays, surplus=replays - count,
+            natural=[row[3] for row in log],
+        )  # fmt: skip
+
+    def _start(
+        self,
+        prompt: list[int] | str,
+        new: int,
+        prefilled: Prefilled | None,
+        draft_prefilled: Prefilled | None,
+        with_draft: bool,
+    ) -> tuple[list[int], Prefilled, Prefilled | None]:
+        """Check the request and bring both prefills into the captured caches. Not part of the timed region."""
+        ids = check_prompt(self.target, prompt)
+        check_request(new, None)
+        if len(ids) < 2:
+            raise InvalidPrompt(
+                "a prompt of one token",
+                expected="at least two: a round's first rows are the last two committed tokens",
+                remedy="put the model's BOS token in front, or use mode='eager'",
+            )
+        if len(ids) + new > self.capacity:
+            raise ContextTooLong(
+                f"{len(ids)} prompt + {new} new tokens",
+                expected=f"at most {self.capacity}, the capacity of the captured graphs",
+                remedy="build the engine with a larger capacity, or shorten the prompt",
+            )
+        start = prefilled or Prefilled.compute(self.target, ids, new)
+        start.rewind(self.target, ids, new)
+        self._load(start, self.target_cache)
+        if not (with_draft and self.draft and self.draft_cache):
+            return ids, start, None
+        draft_start = draft_prefilled or Prefilled.compute(self.draft, ids, new)
+        draft_start.rewind(self.draft, ids, new)
+        self._load(draft_start, self.draft_cache)
+        return ids, start, draft_start
+
+    def _load(self, start: Prefilled, cache: Any) -> None:
+        """Copy a prefill into a captured cache, unless it is the one that is there: a run writes behind the prompt, and
+        before it only the same rows again."""
+        if self.loaded.get(id(cache)) is not start:
+            cache.keys[:, :, : start.length] = start.cache.keys[:, :, : start.length]
+            cache.values[:, :, : start.length] = start.cache.values[:, :, : start.length]
+            self.loaded[id(cache)] = start
+
+
+class Decoder(Protocol):
+    """What the engine captures: see ``static.StaticDecoder`` and ``fused.FusedDecoder``."""
+
+    def step(self, ids: Tensor, position: Tensor, offset: int = 0, *, last_only: bool = False) -> Tensor: ...
+
+
+def decoder(mode: str, model: DecoderModel, cache: Any) -> Decoder:
+    """The forward of a mode. Raises ``TritonMissing`` where the fused one cannot be had."""
+    if mode == "graphs":
+        return StaticDecoder(model, cache)
+    from .fused import FusedDecoder  # needs Triton
+
+    return FusedDecoder(model, cache)
+
+
+def check_engine(
+    target: DecoderModel, draft: DecoderModel | None, k: int, mode: str, capacity: int, cuda: bool
+) -> None:
+    """Refuse what cannot work, before any memory is taken."""
+    if mode not in MODES:
+        raise InvalidSetting(
+            f"mode {mode!r}", expected=" or ".join(map(repr, MODES)), remedy="mode 'eager' is decoding.autoregressive"
+        )
+    if not is_count(k, least=0) or k >= MAX_ROWS:
+        raise InvalidSetting(f"k = {k!r}", expected=f"an integer from 0 to {MAX_ROWS - 1}", remedy="choose one")
+    if not is_count(capacity):
+        raise InvalidSetting(f"capacity = {capacity!r}", expected="an integer >= 1", remedy="prompt + new tokens")
+    if cuda and target.device.type != "cuda":
+        raise NoCudaDevice(
+            f"mode {mode!r} on {target.device}",
+            expected="a CUDA device: it captures CUDA graphs",
+            remedy="load the pair with device='cuda', or use mode='eager'",
+        )
+    for model in (target, draft):
+        if model is not None and capacity > model.config.max_positions:
+            raise ContextTooLong(
+                f"a capacity of {capacity} for {model.name}",
+                expected=f"at most {model.config.max_positions} positions",
+                remedy="choose a smaller capacity",
+            )
+    if draft is not None and draft.config.vocab != target.config.vocab:
+        raise VocabularyMismatch(
+            f"the draft has {draft.config.vocab} tokens, the target {target.config.vocab}",
+            expected="one tokenizer for both",
+            remedy="use a draft of the target's family, loaded through load_pair",
+        )
