@@ -191,7 +191,10 @@ class GraphEngine:
         imposed by the trace and ``script`` is committed, while every forward is paid (``acceptance.Imposed``). An engine
         without a draft takes its proposals from ``script``. Counts are those of the rounds the run needed.
         """
-        if self.round is None or (self.propose is None) != (script is not None and passes is None):
+        traced = script is not None and passes is not None
+        plain = script is None and passes is None
+        fitting = traced or plain if self.propose else script is not None and passes is None
+        if self.round is None or not fitting:
             raise InvalidSetting(
                 f"k = {self.k}, draft {'absent' if self.propose is None else 'present'}, "
                 f"script {'given' if script is not None else 'absent'}, trace {'given' if passes is not None else 'absent'}",

@@ -14,6 +14,7 @@ import os
 
 import torch
 
+OVERLAP = True  # a benchmark switches it off to time kernels one by one
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
@@ -25,5 +26,5 @@ def overlaps(device: torch.device) -> bool:
 
 def options(device: torch.device) -> dict[str, bool]:
     """Launch options of every kernel on ``device``: the kernel's own switch, and the driver's attribute."""
-    return {"PDL": True, "launch_pdl": True} if overlaps(device) else {"PDL": False}
+    return {"PDL": True, "launch_pdl": True} if OVERLAP and overlaps(device) else {"PDL": False}
 
