@@ -475,7 +475,7 @@ def main() -> None:
         "packages": versions(), "python": sys.version.split()[0], "cuda": torch.version.cuda,
         "pair": "qwen2.5-shapes (random weights, synthetic)", "dtype": "bf16", "new_tokens": NEW,
         "tiles": {
-            role: {name: list(tile) for name, tile in decoder.tiles.items()}
+            role: [{name: list(tile) for name, tile in tiles.items()} for tiles in decoder.tiles]
             for role, decoder in (("target", getattr(bench, "base", None) and bench.base.verify),
                                   ("draft", getattr(bench, "base", None) and bench.base.propose)) if decoder
         },

@@ -20,7 +20,8 @@ class DecodeState:
 
     ``text`` holds prompt and output; ``committed`` and ``goal`` [1] are lengths of it. ``tail`` [2]: the last two
     committed tokens, the draft's first rows. ``block`` [k + 1]: the target's rows. ``script`` and ``passes``, by text
-    position: imposed proposals and whether each of them stands. ``log`` rows: proposed, accepted, emitted, natural.
+    position: imposed proposals and whether each of them stands. ``first`` [1]: the target's choice after the prompt, from
+    its prefill; it stands for row 0 of the first round. ``log`` rows: proposed, accepted, emitted, natural.
     """
 
     def __init__(self, capacity: int, k: int, vocab: int, device: torch.device) -> None:
@@ -32,6 +33,7 @@ class DecodeState:
         self.text, self.script, self.passes = zeros(room), zeros(room), zeros(room, dtype=torch.bool)
         self.imposed, self.forced = zeros(1, dtype=torch.bool), zeros(1, dtype=torch.bool)
         self.committed, self.goal, self.rounds = zeros(1), zeros(1), zeros(1)
+        self.origin, self.first = zeros(1), zeros(1)
         self.tail, self.block = zeros(2), zeros(k + 1)
         self.log = zeros(capacity + 1, 4)
         self.steps = torch.arange(k + 1, device=device)
@@ -62,6 +64,7 @@ class DecodeState:
         self.forced.fill_(script is not None)
         self.imposed.fill_(passes is not None)
         self.committed.fill_(start)
+        self.origin.fill_(start)
         self.goal.fill_(start + new)
         self.rounds.zero_()
         self.tail.copy_(self.text[start - 2 : start])
@@ -91,6 +94,8 @@ class DecodeState:
         at = self.committed + self.steps
         room = self.goal - self.committed
         proposed = (room - 1).clamp(0, self.k)  # the last round shrinks to the room that is left
+        opening = torch.where(self.committed == self.origin, self.first, choices[:1])
+        choices = torch.cat((opening, choices[1:]))
         natural = (self.block[1:] == choices[:-1]).long().cumprod(0).sum(0, keepdim=True)
         traced = self.passes.index_select(0, at[:-1]).long().cumprod(0).sum(0, keepdim=True)
         accepted = torch.minimum(torch.where(self.imposed, traced, natural), proposed)

@@ -20,6 +20,7 @@ from .projection import Projection
 
 try:
     from .kernels.attention import attend, workspace
+    from .kernels.commit import FusedState, Maxima
     from .kernels.embed import embed
     from .kernels.head import head_argmax, head_tiles
     from .kernels.launch import INTERPRETED
@@ -33,28 +34,35 @@ except ImportError as missing:
     ) from missing
 
 
-def default_tiles(model: DecoderModel) -> dict[str, Tile]:
-    """Tiles of the five products, by measurement on an NVIDIA H200 with the Qwen2.5 shapes (see benchmarks/)."""
+__all__ = ["FusedDecoder", "FusedState"]
+Tiles = dict[str, Tile]
+
+
+def default_tiles(model: DecoderModel) -> tuple[Tiles, Tiles]:
+    """Tiles of the five products for one row and for more, by measurement on an NVIDIA H200 with the Qwen2.5 shapes.
+
+    Both cut K alike (``slices`` and ``block``), so that a row gives the same bits alone and in a block.
+    """
     if model.dtype == torch.float32:  # without tensor cores: correctness first
         narrow, wide = Tile(16, 4, 32, 2), Tile(32, 1, 32, 2)
-        return dict(
-            qkv=narrow, out=narrow, gate_up=wide, down=narrow, head=wide._replace(features=64)
+        tiles = dict(qkv=narrow, out=narrow, gate_up=wide, down=narrow, head=wide._replace(features=64))
+    elif model.config.hidden > 1024:
+        tiles = dict(
+            qkv=Tile(8, 8, 128, 3, early=2),
+            out=Tile(8, 8, 128, 3, early=2),
+            gate_up=Tile(16, 2, 128, 2, early=2),
+            down=Tile(16, 4, 128, 6),
+            head=Tile(64, 1, 128, 4),
         )
-    if model.config.hidden > 1024:
-        return dict(
-            qkv=Tile(16, 4, 128, 4, early=1),
-            out=Tile(16, 4, 128, 4, early=3),
-            gate_up=Tile(16, 2, 128, 3),
-            down=Tile(16, 4, 128, 6, early=1),
-            head=Tile(64, 1, 128, 3),
+    else:
+        tiles = dict(
+            qkv=Tile(16, 4, 256, 3, early=1),
+            out=Tile(16, 4, 128, 4, early=2),
+            gate_up=Tile(8, 4, 128, 4, early=2),
+            down=Tile(16, 4, 128, 6),
+            head=Tile(64, 1, 64, 6),
         )
-    return dict(
-        qkv=Tile(16, 4, 128, 4, early=1),
-        out=Tile(8, 8, 128, 4, early=1),
-        gate_up=Tile(8, 4, 128, 4, early=2),
-        down=Tile(8, 8, 128, 4),
-        head=Tile(64, 1, 64, 6),
-    )
+    return tiles, tiles
 
 
 def dense(projection: Projection) -> Tensor:
@@ -69,7 +77,9 @@ class FusedDecoder:
     Raises ``UnsupportedModel`` for shapes that the kernels do not take.
     """
 
-    def __init__(self, model: DecoderModel, cache: KVCache, tiles: dict[str, Tile] | None = None) -> None:
+    def __init__(
+        self, model: DecoderModel, cache: KVCache, tiles: tuple[Tiles, Tiles] | None = None, scan: bool = True
+    ) -> None:
         c = model.config
         if c.head_dim & (c.head_dim - 1) or c.head_dim < 16:
             raise UnsupportedModel(
@@ -88,7 +98,7 @@ class FusedDecoder:
             {name: dense(getattr(layer, name)) for name in ("qkv", "out", "gate_up", "down")} for layer in model.layers
         ]
         self.head = dense(model.head)
-        self.tiles = tiles or default_tiles(model)
+        self.tiles, self.scan = tiles or default_tiles(model), scan
 
         def buffer(*shape: int, dtype: torch.dtype = model.dtype) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=model.device)
@@ -97,7 +107,7 @@ class FusedDecoder:
         self.queries, self.attended = (buffer(MAX_ROWS, c.heads * c.head_dim) for _ in range(2))
         self.activation = buffer(MAX_ROWS, c.intermediate)
         self.work = workspace(c.heads, c.head_dim, cache.capacity, model.device)
-        scanned = head_tiles(c.vocab, self.tiles["head"])
+        scanned = max(head_tiles(c.vocab, tiles["head"]) for tiles in self.tiles)
         self.best = buffer(MAX_ROWS, scanned, dtype=torch.float32)
         self.where = buffer(MAX_ROWS, scanned, dtype=torch.int32)
         self.choices = buffer(MAX_ROWS, dtype=torch.int64)
@@ -110,32 +120,36 @@ class FusedDecoder:
         *,
         last_only: bool = False,
         logits: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Tensor | Maxima:
         """Run ``ids`` [M] at positions ``position + offset`` onward; return the choices, a view [M] ([1] if ``last_only``).
+        Without ``scan`` return the head's maxima, for ``FusedState`` to look through.
 
         ``position`` [1] int64 is read on the device. ``logits`` [M, vocab] FP32 is filled if given.
         """
         c, rows = self.model.config, ids.shape[0]
+        tiles = self.tiles[rows > 1]
         embed(ids, self.model.embedding, self.x, rows)
         for i, layer in enumerate(self.model.layers):
             weights = self.weights[i]
             keys, values = self.cache.keys[i], self.cache.values[i]
             qkv(
                 self.x, layer.norm_in, weights["qkv"], layer.qkv.bias, c.eps, self.model.cos, self.model.sin, position,
-                offset, self.queries, keys, values, rows, self.tiles["qkv"],
+                offset, self.queries, keys, values, rows, tiles["qkv"],
             )  # fmt: skip
             attend(self.queries, keys, values, position, offset, self.attended, self.work, rows)
             matvec(
-                self.attended, weights["out"], self.x, rows, self.tiles["out"], bias=layer.out.bias, residual=self.x
+                self.attended, weights["out"], self.x, rows, tiles["out"], bias=layer.out.bias, residual=self.x
             )
             matvec(
-                self.x, weights["gate_up"], self.activation, rows, self.tiles["gate_up"], gain=layer.norm_mlp,
+                self.x, weights["gate_up"], self.activation, rows, tiles["gate_up"], gain=layer.norm_mlp,
                 eps=c.eps, gated=True,
             )  # fmt: skip
-            matvec(self.activation, weights["down"], self.x, rows, self.tiles["down"], residual=self.x)
+            matvec(self.activation, weights["down"], self.x, rows, tiles["down"], residual=self.x)
         first, count = (rows - 1, 1) if last_only else (0, rows)
         head_argmax(
-            self.x[first:], self.model.norm, self.head, c.eps, count, self.tiles["head"], self.best,
-            self.where, self.choices, logits,
+            self.x[first:], self.model.norm, self.head, c.eps, count, tiles["head"], self.best,
+            self.where, self.choices if self.scan else None, logits,
         )  # fmt: skip
-        return self.choices[:count]
+        if self.scan:
+            return self.choices[:count]
+        return Maxima(self.best, self.where, head_tiles(c.vocab, tiles["head"]), count)

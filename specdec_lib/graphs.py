@@ -111,7 +111,7 @@ class GraphEngine:
         try:
             self.target_cache = target.new_cache(capacity + MAX_ROWS)  # a round looks one block beyond the end
             self.draft_cache = None if draft is None else draft.new_cache(capacity + MAX_ROWS)
-            self.state = DecodeState(capacity, k, target.config.vocab, target.device)
+            self.state = new_state(mode, capacity, k, target)
             self.verify = decoder(mode, target, self.target_cache)
             self.propose = decoder(mode, draft, self.draft_cache) if draft and self.draft_cache else None
             reserved = torch.cuda.memory_reserved(target.device) if cuda else 0
@@ -212,6 +212,7 @@ class GraphEngine:
         host, before, emitted = HostTraffic(), self.round.replays, 0
         tokens: list[int] = []
         watch = Stopwatch(self.target.device, instrument=False)
+        state.first.copy_(start.logits.argmax(-1))
         while emitted < max_new_tokens:
             # A round commits at most k + 1 tokens, so this many are needed in any case.
             for _ in range(-(-(max_new_tokens - emitted) // (self.k + 1))):
@@ -276,7 +277,7 @@ class GraphEngine:
 class Decoder(Protocol):
     """What the engine captures: see ``static.StaticDecoder`` and ``fused.FusedDecoder``."""
 
-    def step(self, ids: Tensor, position: Tensor, offset: int = 0, *, last_only: bool = False) -> Tensor: ...
+    def step(self, ids: Tensor, position: Tensor, offset: int = 0, *, last_only: bool = False) -> Any: ...
 
 
 def decoder(mode: str, model: DecoderModel, cache: Any) -> Decoder:
@@ -285,7 +286,16 @@ def decoder(mode: str, model: DecoderModel, cache: Any) -> Decoder:
         return StaticDecoder(model, cache)
     from .fused import FusedDecoder  # needs Triton
 
-    return FusedDecoder(model, cache)
+    return FusedDecoder(model, cache, scan=False)
+
+
+def new_state(mode: str, capacity: int, k: int, target: DecoderModel) -> DecodeState:
+    """The state of a mode: plain tensor code, or the same in one kernel per call."""
+    if mode == "graphs":
+        return DecodeState(capacity, k, target.config.vocab, target.device)
+    from .fused import FusedState
+
+    return FusedState(capacity, k, target.config.vocab, target.device)
 
 
 def check_engine(

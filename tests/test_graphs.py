@@ -127,6 +127,7 @@ def test_commit_round_by_hand(accepted: int) -> None:
         state = DecodeState(16, 4, 100, torch.device("cpu"))
         state.begin([7, 8], room)
         choices = torch.tensor([11, 12, 13, 14, 15])
+        state.first[0] = 11
         state.block[1:] = choices[:4]
         if accepted < 4:
             state.block[accepted + 1] = 99

@@ -13,8 +13,10 @@ CUDA = torch.cuda.is_available()
 if not CUDA and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs a CUDA device, or TRITON_INTERPRET=1", allow_module_level=True)
 
+from specdec_lib.device_state import DecodeState  # noqa: E402
 from specdec_lib.fused import FusedDecoder  # noqa: E402
 from specdec_lib.kernels.attention import CHUNK, attend, attention_reference, workspace  # noqa: E402
+from specdec_lib.kernels.commit import FusedState, Maxima  # noqa: E402
 from specdec_lib.kernels.embed import embed  # noqa: E402
 from specdec_lib.kernels.head import head_argmax, head_reference, head_tiles  # noqa: E402
 from specdec_lib.kernels.matvec import Tile, matvec, matvec_reference  # noqa: E402
@@ -134,6 +136,43 @@ def test_head_takes_the_lowest_of_equal_logits(dtype: Any, rows: int) -> None:
     assert torch.equal(found[:rows], logits[:rows].argmax(-1)) and bool((found[rows:] == -1).all())
     if dtype == torch.float32:
         assert torch.equal(found[:rows], wanted)
+
+
+@pytest.mark.parametrize("k", [1, 4, 8])
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("room", [20, 3, 1, 0])
+def test_commits_equal_the_tensor_code(k: int, traced: bool, room: int) -> None:
+    """Proposals and commits of a whole round and of plain steps, by kernels and by ``DecodeState``, over random trials."""
+    generator = torch.Generator().manual_seed(k)
+    for trial in range(6):
+        tokens = torch.randint(0, 3, (20,), generator=generator).tolist()
+        passes = (torch.rand(20, generator=generator) < 0.7).tolist() if traced else None
+        states = [kind(32, k, 3, DEVICE) for kind in (DecodeState, FusedState)]
+        proposals = torch.randint(0, 3, (k + 2,), generator=generator).to(DEVICE)
+        choices = torch.randint(0, 3, (k + 1,), generator=generator).to(DEVICE)
+        for state, fused in zip(states, (False, True), strict=True):
+            state.begin([1, 2], room, tokens if traced else None, passes)
+            state.first[0] = trial % 3
+            for round_number in range(2):  # the second is not the first, whose row 0 is the prefill's
+                for i in range(k):
+                    state.propose(i, maxima(proposals[i : i + 1]) if fused else proposals[i : i + 1])
+                state.commit_round(maxima(choices) if fused else choices)
+                for _ in range(round_number):
+                    state.commit_one(maxima(proposals[-1:]) if fused else proposals[-1:])
+        plain, kernels = (vars(state) for state in states)
+        for name, value in plain.items():
+            if name == "log":
+                counted = int(plain["rounds"])
+                assert torch.equal(value[:counted], kernels[name][:counted]), name
+            elif isinstance(value, torch.Tensor):
+                assert torch.equal(value, kernels[name]), (name, value, kernels[name])
+
+
+def maxima(choices: Any) -> Maxima:
+    """Tile maxima, as the head leaves them, whose argmax is ``choices``: a vocabulary of 3 in 3 tiles of one."""
+    rows = choices.shape[0]
+    best = torch.nn.functional.one_hot(choices, 3).float().contiguous()
+    return Maxima(best, torch.arange(3, dtype=torch.int32, device=DEVICE).repeat(rows, 1), 3, rows)
 
 
 def test_embed() -> None:

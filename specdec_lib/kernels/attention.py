@@ -4,9 +4,9 @@
 
 The cache is cut into chunks of fixed length, one program each; programs whose chunk lies beyond the length return at
 once, so the cost follows the length and one grid serves every length up to the capacity. Bytes moved: keys and values of
-the length once from memory (again from the L2 cache for each further 16 query rows), partial sums written and read once.
+the length once from memory (again from the L2 cache for each further 32 query rows), partial sums written and read once.
 
-Chunk boundaries depend on positions only and query rows are worked in tiles of 16, whatever the number of rows: a row's
+Chunk boundaries depend on positions only and query rows are worked in tiles of 32, whatever the number of rows: a row's
 result does not depend on how many rows stand beside it.
 """
 # pyright: reportMissingImports=false
@@ -22,6 +22,8 @@ from . import MAX_ROWS
 from .launch import options
 
 CHUNK = 64  # tokens per program: 32 KiB of keys and values at head_dim 128
+TILE = 32  # query rows per program: five block rows of six heads each
+WARPS = 4
 MERGE = 128  # splits merged per step
 PART = 64  # elements of a head per merging program
 
@@ -29,7 +31,8 @@ PART = 64  # elements of a head per merging program
 @triton.jit
 def attention_kernel(
     queries_ptr, keys_ptr, values_ptr, position_ptr, partial_ptr, stats_ptr, rows, offset, capacity, HEADS: tl.constexpr,
-    KV_HEADS: tl.constexpr, D: tl.constexpr, MAX: tl.constexpr, CHUNK: tl.constexpr, PDL: tl.constexpr,
+    KV_HEADS: tl.constexpr, D: tl.constexpr, MAX: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     GROUP: tl.constexpr = HEADS // KV_HEADS
     split, kv, tile = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -48,7 +51,7 @@ def attention_kernel(
     if PDL:
         tl.extra.cuda.gdc_wait()
     # Row r is query head kv * GROUP + r % GROUP of block row r // GROUP.
-    r = tile * 16 + tl.arange(0, 16)
+    r = tile * TILE + tl.arange(0, TILE)
     m, head = r // GROUP, kv * GROUP + r % GROUP
     real = r < rows * GROUP
     q = tl.load(queries_ptr + (m * HEADS + head)[:, None] * D + d, mask=real[:, None], other=0.0)
@@ -121,11 +124,11 @@ def attend(
     earlier cache rows are read before the kernel's wait: both must be complete when the step's first kernel runs.
     """
     (kv_heads, capacity, dim), heads = keys.shape, queries.shape[1] // keys.shape[2]
-    splits, tiles = triton.cdiv(capacity, CHUNK), triton.cdiv(rows * (heads // kv_heads), 16)
+    splits, tiles = triton.cdiv(capacity, CHUNK), triton.cdiv(rows * (heads // kv_heads), TILE)
     partial, stats = work
     attention_kernel[(splits, kv_heads, tiles)](
         queries, keys, values, position, partial, stats, rows, offset, capacity, heads, kv_heads, dim, MAX_ROWS, CHUNK,
-        num_warps=4, **options(queries.device),
+        TILE, num_warps=WARPS, **options(queries.device),
     )  # fmt: skip
     part = min(PART, dim)
     merge_kernel[(rows, heads, dim // part)](
