@@ -25,9 +25,9 @@ def head_kernel(
     LOGITS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     first = tl.program_id(0) * FEATURES
-    sums, squares = product(
-        x_ptr, gain_ptr, w_ptr, first, rows, N, K, 1, FEATURES, FEATURES, 0, 1, COLUMNS, BLOCK, STAGES, EARLY, True,
-        PDL,
+    sums, squares, _ = product(
+        x_ptr, gain_ptr, w_ptr, x_ptr, first, rows, N, K, 1, FEATURES, FEATURES, 0, 1, COLUMNS, BLOCK, STAGES, EARLY,
+        True, False, PDL,
     )  # fmt: skip
     logits = sums * tl.rsqrt(squares / K + eps)[None, :]
     n = first + tl.arange(0, FEATURES)

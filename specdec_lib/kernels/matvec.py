@@ -60,31 +60,40 @@ def weights(
 
 
 @triton.jit
-def add_step(
-    sums, squares, w, x_ptr, gain_ptr, x_at, c_from, real, at, K: tl.constexpr, NORM: tl.constexpr
-):
-    """Add one step's products to ``sums`` [R, C] and x squared to ``squares`` [BLOCK, C]."""
+def gains(gain_ptr, c_from, real, at, K: tl.constexpr):
+    """The norm's gains for one step, as wide as x though columns repeat: only wide loads are pipelined."""
     inside = real[None, :] & (c_from[None, :] + at[:, None] < K)
-    x = tl.load(x_ptr + x_at[None, :] + at[:, None], mask=inside, other=0.0)
+    return tl.load(gain_ptr + c_from[None, :] + at[:, None], mask=inside, other=0.0)
+
+
+@triton.jit
+def inputs(x_ptr, x_at, c_from, real, at, K: tl.constexpr):
+    """One step's x [BLOCK, C]."""
+    inside = real[None, :] & (c_from[None, :] + at[:, None] < K)
+    return tl.load(x_ptr + x_at[None, :] + at[:, None], mask=inside, other=0.0)
+
+
+@triton.jit
+def add_step(sums, squares, w, x, gain, NORM: tl.constexpr):
+    """Add one step's products to ``sums`` [R, C] and x squared to ``squares`` [BLOCK, C]."""
     if NORM:
         wide = x.to(tl.float32)
         squares += wide * wide
-        # As wide as x, though its columns repeat: only a load of 16 bytes per thread is pipelined.
-        gain = tl.load(gain_ptr + c_from[None, :] + at[:, None], mask=inside, other=0.0).to(tl.float32)
-        x = (wide * gain).to(x.dtype)
+        x = (wide * gain.to(tl.float32)).to(x.dtype)
     return tl.dot(w, x, sums, input_precision="ieee"), squares
 
 
 @triton.jit
 def product(
-    x_ptr, gain_ptr, w_ptr, first, rows, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr,
+    x_ptr, gain_ptr, w_ptr, extra_ptr, first, rows, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr,
     FEATURES: tl.constexpr, RUN: tl.constexpr, GAP: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
-    EARLY: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr,
+    EARLY: tl.constexpr, NORM: tl.constexpr, EXTRA: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Sums [PARTS * SLICES * FEATURES, SLICES * COLUMNS] and x's sums of squares [SLICES * COLUMNS], both FP32.
 
     The program's features are runs of ``RUN`` that lie ``GAP`` apart, from ``first`` on. Holds the kernel's wait: the
-    first ``EARLY`` steps' weights are loaded before it.
+    first ``EARLY`` steps' weights are loaded before it and used last, so that the loop's loads leave at once. With
+    ``EXTRA`` also the program's elements of ``extra_ptr`` [rows, N], read beside the loop: [FEATURES, COLUMNS].
     """
     SPAN: tl.constexpr = (K + SLICES * BLOCK - 1) // (SLICES * BLOCK) * BLOCK
     EVEN: tl.constexpr = (N % FEATURES == 0) and (K % (SLICES * BLOCK) == 0)
@@ -101,28 +110,47 @@ def product(
     k = tl.arange(0, BLOCK)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
+    gain0, gain1, gain2 = 0.0, 0.0, 0.0
     if EARLY > 0:
         w0 = weights(w_ptr, row_at, feature, r_from, k, N, K, FEATURES, EVEN)
+        if NORM:
+            gain0 = gains(gain_ptr, c_from, real, k, K)
     if EARLY > 1:
         w1 = weights(w_ptr, row_at, feature, r_from, k + BLOCK, N, K, FEATURES, EVEN)
+        if NORM:
+            gain1 = gains(gain_ptr, c_from, real, k + BLOCK, K)
     if EARLY > 2:
         w2 = weights(w_ptr, row_at, feature, r_from, k + 2 * BLOCK, N, K, FEATURES, EVEN)
+        if NORM:
+            gain2 = gains(gain_ptr, c_from, real, k + 2 * BLOCK, K)
     if PDL:
         tl.extra.cuda.gdc_wait()
+    extra = 0.0
+    if EXTRA:
+        n = first + tl.arange(0, FEATURES)[:, None]
+        m = tl.arange(0, COLUMNS)[None, :]
+        extra = tl.load(extra_ptr + m * N + n, mask=(m < rows) & (n < N), other=0.0)
+    if EARLY > 0:
+        x0 = inputs(x_ptr, x_at, c_from, real, k, K)
+    if EARLY > 1:
+        x1 = inputs(x_ptr, x_at, c_from, real, k + BLOCK, K)
+    if EARLY > 2:
+        x2 = inputs(x_ptr, x_at, c_from, real, k + 2 * BLOCK, K)
     sums = tl.zeros([R, C], tl.float32)
     squares = tl.zeros([BLOCK, C], tl.float32)
-    if EARLY > 0:
-        sums, squares = add_step(sums, squares, w0, x_ptr, gain_ptr, x_at, c_from, real, k, K, NORM)
-    if EARLY > 1:
-        sums, squares = add_step(sums, squares, w1, x_ptr, gain_ptr, x_at, c_from, real, k + BLOCK, K, NORM)
-    if EARLY > 2:
-        sums, squares = add_step(sums, squares, w2, x_ptr, gain_ptr, x_at, c_from, real, k + 2 * BLOCK, K, NORM)
     if EARLY * BLOCK < SPAN:
         for start in tl.range(EARLY * BLOCK, SPAN, BLOCK, num_stages=STAGES):
             at = start + k
             w = weights(w_ptr, row_at, feature, r_from, at, N, K, FEATURES, EVEN)
-            sums, squares = add_step(sums, squares, w, x_ptr, gain_ptr, x_at, c_from, real, at, K, NORM)
-    return sums, tl.sum(squares, 0)
+            gain = gains(gain_ptr, c_from, real, at, K) if NORM else 0.0
+            sums, squares = add_step(sums, squares, w, inputs(x_ptr, x_at, c_from, real, at, K), gain, NORM)
+    if EARLY > 0:
+        sums, squares = add_step(sums, squares, w0, x0, gain0, NORM)
+    if EARLY > 1:
+        sums, squares = add_step(sums, squares, w1, x1, gain1, NORM)
+    if EARLY > 2:
+        sums, squares = add_step(sums, squares, w2, x2, gain2, NORM)
+    return sums, tl.sum(squares, 0), extra
 
 
 @triton.jit
@@ -155,9 +183,10 @@ def matvec_kernel(
 ):  # fmt: skip
     PARTS: tl.constexpr = 2 if GATED else 1
     first = tl.program_id(0) * FEATURES
-    sums, squares = product(
-        x_ptr, gain_ptr, w_ptr, first, rows, N, K, PARTS, FEATURES, FEATURES, 0, SLICES, COLUMNS, BLOCK, STAGES, EARLY, NORM, PDL
-    )
+    sums, squares, residual = product(
+        x_ptr, gain_ptr, w_ptr, residual_ptr, first, rows, N, K, PARTS, FEATURES, FEATURES, 0, SLICES, COLUMNS, BLOCK,
+        STAGES, EARLY, NORM, RESIDUAL, PDL,
+    )  # fmt: skip
     sums = reduced(sums, squares, eps, K, PARTS, FEATURES, SLICES, COLUMNS, NORM)
     if GATED:
         half = tl.arange(0, 2)[:, None, None]
@@ -173,7 +202,7 @@ def matvec_kernel(
     if BIAS:
         y += tl.load(bias_ptr + n, mask=n < N, other=0.0)[:, None].to(tl.float32)
     if RESIDUAL:
-        y += tl.load(residual_ptr + at, mask=inside, other=0.0).to(tl.float32)
+        y += residual.to(tl.float32)
     tl.store(out_ptr + at, y.to(out_ptr.dtype.element_ty), mask=inside)
 
 

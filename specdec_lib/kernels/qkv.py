@@ -32,25 +32,27 @@ def qkv_kernel(
     first = head * D + tl.program_id(0) % (D // FEATURES) * HALF
     m = tl.arange(0, COLUMNS)[None, :]
     token = tl.load(position_ptr).to(tl.int32) + offset + m
-    sums, squares = product(
-        x_ptr, gain_ptr, w_ptr, first, rows, (HEADS + 2 * KV_HEADS) * D, K, 1, FEATURES, HALF, D // 2, SLICES, COLUMNS,
-        BLOCK, STAGES, EARLY, True, PDL,
+    # What no kernel of the step writes is loaded before the product waits.
+    turn = tl.minimum(token, table - 1) * D + d
+    low_cos, low_sin = tl.load(cos_ptr + turn), tl.load(sin_ptr + turn)
+    high_cos, high_sin = tl.load(cos_ptr + turn + D // 2), tl.load(sin_ptr + turn + D // 2)
+    if BIAS:
+        low_bias, high_bias = tl.load(bias_ptr + head * D + d), tl.load(bias_ptr + head * D + D // 2 + d)
+    sums, squares, _ = product(
+        x_ptr, gain_ptr, w_ptr, x_ptr, first, rows, (HEADS + 2 * KV_HEADS) * D, K, 1, FEATURES, HALF, D // 2, SLICES,
+        COLUMNS, BLOCK, STAGES, EARLY, True, False, PDL,
     )  # fmt: skip
     y = tl.reshape(reduced(sums, squares, eps, K, 1, FEATURES, SLICES, COLUMNS, True), [2, HALF, COLUMNS])
     half = tl.arange(0, 2)[:, None, None]
     low = tl.sum(tl.where(half == 0, y, 0.0), 0)  # [HALF, COLUMNS]
     high = tl.sum(tl.where(half == 1, y, 0.0), 0)
     if BIAS:
-        low += tl.load(bias_ptr + head * D + d).to(tl.float32)
-        high += tl.load(bias_ptr + head * D + D // 2 + d).to(tl.float32)
+        low += low_bias.to(tl.float32)
+        high += high_bias.to(tl.float32)
     inside = (m < rows) & (token < capacity) & (d >= 0)
     if head < HEADS + KV_HEADS:
-        turn = tl.minimum(token, table - 1) * D + d
-        low_cos, low_sin = tl.load(cos_ptr + turn).to(tl.float32), tl.load(sin_ptr + turn).to(tl.float32)
-        high_cos = tl.load(cos_ptr + turn + D // 2).to(tl.float32)
-        high_sin = tl.load(sin_ptr + turn + D // 2).to(tl.float32)
-        turned_low = low * low_cos + high * low_sin
-        turned_high = high * high_cos + low * high_sin
+        turned_low = low * low_cos.to(tl.float32) + high * low_sin.to(tl.float32)
+        turned_high = high * high_cos.to(tl.float32) + low * high_sin.to(tl.float32)
         if head < HEADS:
             to = queries_ptr + m * (HEADS * D) + head * D + d
         else:
