@@ -20,8 +20,8 @@ class DecodeState:
 
     ``text`` holds prompt and output; ``committed`` and ``goal`` [1] are lengths of it. ``tail`` [2]: the last two
     committed tokens, the draft's first rows. ``block`` [k + 1]: the target's rows. ``script`` and ``passes``, by text
-    position: imposed proposals and whether each of them stands. ``first`` [1]: the target's choice after the prompt, from
-    its prefill; it stands for row 0 of the first round. ``log`` rows: proposed, accepted, emitted, natural.
+    position: imposed proposals and whether each of them stands. ``first`` and ``draft_first`` [1]: both models' choices
+    after the prompt, from their prefills; they stand for row 0 of the first round and for its first proposal. ``log`` rows: proposed, accepted, emitted, natural.
     """
 
     def __init__(self, capacity: int, k: int, vocab: int, device: torch.device) -> None:
@@ -33,7 +33,7 @@ class DecodeState:
         self.text, self.script, self.passes = zeros(room), zeros(room), zeros(room, dtype=torch.bool)
         self.imposed, self.forced = zeros(1, dtype=torch.bool), zeros(1, dtype=torch.bool)
         self.committed, self.goal, self.rounds = zeros(1), zeros(1), zeros(1)
-        self.origin, self.first = zeros(1), zeros(1)
+        self.origin, self.first, self.draft_first = zeros(1), zeros(1), zeros(1)
         self.tail, self.block = zeros(2), zeros(k + 1)
         self.log = zeros(capacity + 1, 4)
         self.steps = torch.arange(k + 1, device=device)
@@ -80,6 +80,8 @@ class DecodeState:
 
     def propose(self, i: int, choice: Tensor) -> None:
         """Proposal ``i`` (from 0) of this round is the draft's ``choice`` [1], or what the script imposes there."""
+        if i == 0:
+            choice = torch.where(self.committed == self.origin, self.draft_first, choice)
         at = self.committed + i
         given, stands = self.script.index_select(0, at), self.passes.index_select(0, at)
         wrong = (given + 1).remainder(self.vocab)

@@ -54,6 +54,7 @@ def default_tiles(model: DecoderModel) -> tuple[Tiles, Tiles]:
             down=Tile(16, 4, 128, 6),
             head=Tile(64, 1, 128, 4),
         )
+        return tiles, tiles | dict(gate_up=Tile(32, 2, 128, 2, early=1))
     else:
         tiles = dict(
             qkv=Tile(16, 4, 256, 3, early=1),
@@ -111,6 +112,7 @@ class FusedDecoder:
         self.best = buffer(MAX_ROWS, scanned, dtype=torch.float32)
         self.where = buffer(MAX_ROWS, scanned, dtype=torch.int32)
         self.choices = buffer(MAX_ROWS, dtype=torch.int64)
+        self.nothing = buffer(1, dtype=torch.int64)
 
     def step(
         self,
@@ -118,13 +120,14 @@ class FusedDecoder:
         position: Tensor,
         offset: int = 0,
         *,
+        kept: Tensor | None = None,
         last_only: bool = False,
         logits: Tensor | None = None,
     ) -> Tensor | Maxima:
         """Run ``ids`` [M] at positions ``position + offset`` onward; return the choices, a view [M] ([1] if ``last_only``).
         Without ``scan`` return the head's maxima, for ``FusedState`` to look through.
 
-        ``position`` [1] int64 is read on the device. ``logits`` [M, vocab] FP32 is filled if given.
+        ``position`` [1] int64 is read on the device. Cache rows before ``kept`` [1] are not written again. ``logits`` [M, vocab] FP32 is filled if given.
         """
         c, rows = self.model.config, ids.shape[0]
         tiles = self.tiles[rows > 1]
@@ -134,7 +137,7 @@ class FusedDecoder:
             keys, values = self.cache.keys[i], self.cache.values[i]
             qkv(
                 self.x, layer.norm_in, weights["qkv"], layer.qkv.bias, c.eps, self.model.cos, self.model.sin, position,
-                offset, self.queries, keys, values, rows, tiles["qkv"],
+                offset, self.nothing if kept is None else kept, self.queries, keys, values, rows, tiles["qkv"],
             )  # fmt: skip
             attend(self.queries, keys, values, position, offset, self.attended, self.work, rows)
             matvec(

@@ -139,20 +139,20 @@ class GraphEngine:
 
     def _step(self) -> None:
         """One plain step: the last committed token through the target, its argmax committed."""
-        self.state.commit_one(self.verify.step(self.state.block[:1], self.state.committed, -1))
+        self.state.commit_one(self.verify.step(self.state.block[:1], self.state.committed, -1, kept=self.state.origin))
 
     def _round(self) -> None:
         """One repair-free round with bonus. The draft's first forward has two rows: after a full acceptance it has not
-        run the last proposal; otherwise it writes a row again that it has."""
+        run the last proposal; otherwise it writes a row again that it has. The prompt's rows stay the prefill's."""
         state = self.state
         if self.propose is None:
             state.propose_script()
         else:
             rows, offset = state.tail, -2
             for i in range(self.k):
-                state.propose(i, self.propose.step(rows, state.committed, offset, last_only=True))
+                state.propose(i, self.propose.step(rows, state.committed, offset, kept=state.origin, last_only=True))
                 rows, offset = state.block[i + 1 : i + 2], i
-        state.commit_round(self.verify.step(state.block, state.committed, -1))
+        state.commit_round(self.verify.step(state.block, state.committed, -1, kept=state.origin))
 
     @torch.inference_mode()
     def autoregressive(
@@ -213,6 +213,8 @@ class GraphEngine:
         tokens: list[int] = []
         watch = Stopwatch(self.target.device, instrument=False)
         state.first.copy_(start.logits.argmax(-1))
+        if draft_start:
+            state.draft_first.copy_(draft_start.logits.argmax(-1))
         while emitted < max_new_tokens:
             # A round commits at most k + 1 tokens, so this many are needed in any case.
             for _ in range(-(-(max_new_tokens - emitted) // (self.k + 1))):
@@ -266,8 +268,8 @@ class GraphEngine:
         return ids, start, draft_start
 
     def _load(self, start: Prefilled, cache: Any) -> None:
-        """Copy a prefill into a captured cache, unless it is the one that is there: a run writes behind the prompt, and
-        before it only the same rows again."""
+        """Copy a prefill into a captured cache, unless it is the one that is there: a run writes behind the prompt (and, in
+        mode "graphs", its last two rows again)."""
         if self.loaded.get(id(cache)) is not start:
             cache.keys[:, :, : start.length] = start.cache.keys[:, :, : start.length]
             cache.values[:, :, : start.length] = start.cache.values[:, :, : start.length]
@@ -277,7 +279,9 @@ class GraphEngine:
 class Decoder(Protocol):
     """What the engine captures: see ``static.StaticDecoder`` and ``fused.FusedDecoder``."""
 
-    def step(self, ids: Tensor, position: Tensor, offset: int = 0, *, last_only: bool = False) -> Any: ...
+    def step(
+        self, ids: Tensor, position: Tensor, offset: int = 0, *, kept: Tensor | None = None, last_only: bool = False
+    ) -> Any: ...
 
 
 def decoder(mode: str, model: DecoderModel, cache: Any) -> Decoder:

@@ -27,10 +27,14 @@ class StaticDecoder:
         position: Tensor,
         offset: int = 0,
         *,
+        kept: Tensor | None = None,
         last_only: bool = False,
         logits: Tensor | None = None,
     ) -> Tensor:
-        """Run ``ids`` [M] at positions ``position + offset`` onward; return the argmax rows [M] ([1] if ``last_only``)."""
+        """Run ``ids`` [M] at positions ``position + offset`` onward; return the argmax rows [M] ([1] if ``last_only``).
+
+        ``kept`` is not used: rows before it are written again, with the same numbers up to rounding.
+        """
         model, c, rows = self.model, self.model.config, ids.shape[0]
         at = self.slots[:rows] + position + offset
         turn = at.clamp(max=model.cos.shape[0] - 1)

@@ -15,7 +15,7 @@ if not CUDA and os.environ.get("TRITON_INTERPRET") != "1":
 
 from specdec_lib.device_state import DecodeState  # noqa: E402
 from specdec_lib.fused import FusedDecoder  # noqa: E402
-from specdec_lib.kernels.attention import CHUNK, attend, attention_reference, workspace  # noqa: E402
+from specdec_lib.kernels.attention import attend, attention_reference, chunk, workspace  # noqa: E402
 from specdec_lib.kernels.commit import FusedState, Maxima  # noqa: E402
 from specdec_lib.kernels.embed import embed  # noqa: E402
 from specdec_lib.kernels.head import head_argmax, head_reference, head_tiles  # noqa: E402
@@ -23,6 +23,7 @@ from specdec_lib.kernels.matvec import Tile, matvec, matvec_reference  # noqa: E
 from specdec_lib.kernels.qkv import qkv, qkv_reference  # noqa: E402
 from specdec_lib.pairs import load_pair  # noqa: E402
 
+CHUNK = chunk(32)[0]
 DEVICE = torch.device("cuda" if CUDA else "cpu")
 DTYPES = [torch.float32, torch.bfloat16] if CUDA else [torch.float32]
 LIMIT = {torch.float32: 2e-6, torch.bfloat16: 1e-2}
@@ -87,8 +88,10 @@ def test_qkv(dtype: Any, rows: int, bias: bool, tiles: dict[Any, Tile]) -> None:
     wanted = qkv_reference(*wide, 1e-6, *table, position, heads, *exact)
     keys, values = (t[:, :capacity].contiguous() for t in (keys, values))
     queries = torch.full((16, heads * dim), float("nan"), dtype=dtype, device=DEVICE)
-    at = torch.tensor([position + 7], device=DEVICE)
-    qkv(x, gain, weight, offsets, 1e-6, cos, sin, at, -7, queries, keys, values, rows, tiles[dtype])
+    at, kept = torch.tensor([position + 7], device=DEVICE), torch.tensor([position + 1], device=DEVICE)
+    for t, given in zip(exact, (keys, values), strict=True):
+        t[:, position] = given[:, position]  # before ``kept``
+    qkv(x, gain, weight, offsets, 1e-6, cos, sin, at, -7, kept, queries, keys, values, rows, tiles[dtype])
     fit = min(rows, capacity - position)
     assert distance(queries[:fit], wanted[:fit]) < LIMIT[dtype] and bool(queries[rows:].isnan().all())
     for written, reference in zip((keys, values), exact, strict=True):
@@ -152,7 +155,7 @@ def test_commits_equal_the_tensor_code(k: int, traced: bool, room: int) -> None:
         choices = torch.randint(0, 3, (k + 1,), generator=generator).to(DEVICE)
         for state, fused in zip(states, (False, True), strict=True):
             state.begin([1, 2], room, tokens if traced else None, passes)
-            state.first[0] = trial % 3
+            state.first[0], state.draft_first[0] = trial % 3, trial % 2
             for round_number in range(2):  # the second is not the first, whose row 0 is the prefill's
                 for i in range(k):
                     state.propose(i, maxima(proposals[i : i + 1]) if fused else proposals[i : i + 1])

@@ -4,9 +4,9 @@
 
 The cache is cut into chunks of fixed length, one program each; programs whose chunk lies beyond the length return at
 once, so the cost follows the length and one grid serves every length up to the capacity. Bytes moved: keys and values of
-the length once from memory (again from the L2 cache for each further 32 query rows), partial sums written and read once.
+the length once from memory (again from the L2 cache for each further 16 query rows), partial sums written and read once.
 
-Chunk boundaries depend on positions only and query rows are worked in tiles of 32, whatever the number of rows: a row's
+Chunk boundaries depend on positions only and query rows are worked in tiles of 16, whatever the number of rows: a row's
 result does not depend on how many rows stand beside it.
 """
 # pyright: reportMissingImports=false
@@ -21,11 +21,14 @@ from torch import Tensor
 from . import MAX_ROWS
 from .launch import options
 
-CHUNK = 64  # tokens per program: 32 KiB of keys and values at head_dim 128
-TILE = 32  # query rows per program: five block rows of six heads each
-WARPS = 4
+TILE = 16  # query rows per program
 MERGE = 128  # splits merged per step
 PART = 64  # elements of a head per merging program
+
+
+def chunk(dim: int) -> tuple[int, int]:
+    """Tokens and warps per program, by measurement on an NVIDIA H200: as much as its registers hold."""
+    return (128, 8) if dim >= 128 else (64, 4)
 
 
 @triton.jit
@@ -104,7 +107,7 @@ def merge_kernel(
 
 def workspace(heads: int, dim: int, capacity: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Partial sums [splits, 16, heads, D] and their (maximum, total) [splits, 16, heads, 2], both FP32."""
-    shape = (triton.cdiv(capacity, CHUNK), MAX_ROWS, heads)
+    shape = (triton.cdiv(capacity, chunk(dim)[0]), MAX_ROWS, heads)
     return torch.zeros(*shape, dim, device=device), torch.zeros(*shape, 2, device=device)
 
 
@@ -124,15 +127,16 @@ def attend(
     earlier cache rows are read before the kernel's wait: both must be complete when the step's first kernel runs.
     """
     (kv_heads, capacity, dim), heads = keys.shape, queries.shape[1] // keys.shape[2]
-    splits, tiles = triton.cdiv(capacity, CHUNK), triton.cdiv(rows * (heads // kv_heads), TILE)
+    tokens, warps = chunk(dim)
+    splits, tiles = triton.cdiv(capacity, tokens), triton.cdiv(rows * (heads // kv_heads), TILE)
     partial, stats = work
     attention_kernel[(splits, kv_heads, tiles)](
-        queries, keys, values, position, partial, stats, rows, offset, capacity, heads, kv_heads, dim, MAX_ROWS, CHUNK,
-        TILE, num_warps=WARPS, **options(queries.device),
+        queries, keys, values, position, partial, stats, rows, offset, capacity, heads, kv_heads, dim, MAX_ROWS, tokens,
+        TILE, num_warps=warps, **options(queries.device),
     )  # fmt: skip
     part = min(PART, dim)
     merge_kernel[(rows, heads, dim // part)](
-        partial, stats, position, out, rows, offset, heads, dim, MAX_ROWS, CHUNK, MERGE, part, num_warps=4,
+        partial, stats, position, out, rows, offset, heads, dim, MAX_ROWS, tokens, MERGE, part, num_warps=4,
         **options(queries.device),
     )  # fmt: skip
 

@@ -46,15 +46,18 @@ def commit_one_kernel(
 
 @triton.jit
 def propose_kernel(
-    best_ptr, where_ptr, tiles, committed_ptr, script_ptr, passes_ptr, forced_ptr, block_ptr, i, vocab,
-    SCAN: tl.constexpr, PDL: tl.constexpr,
+    best_ptr, where_ptr, tiles, committed_ptr, origin_ptr, first_ptr, script_ptr, passes_ptr, forced_ptr, block_ptr, i,
+    vocab, SCAN: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     zero = tl.arange(0, 1)
     choice = scan(best_ptr, where_ptr, tiles, zero, 1, 1, SCAN).to(tl.int64)
-    at = tl.load(committed_ptr) + i
+    committed = tl.load(committed_ptr)
+    if (i == 0) & (committed == tl.load(origin_ptr)):
+        choice = tl.load(first_ptr + zero)
+    at = committed + i
     given = tl.load(script_ptr + at)
     given = tl.where(tl.load(passes_ptr + at) != 0, given, (given + 1) % vocab)
     tl.store(block_ptr + i + 1 + zero, tl.where(tl.load(forced_ptr) != 0, given, choice))
@@ -117,8 +120,8 @@ class FusedState(DecodeState):
         if isinstance(choice, Tensor):
             return super().propose(i, choice)
         propose_kernel[(1,)](
-            choice.best, choice.where, choice.tiles, self.committed, self.script, self.passes.view(torch.uint8),
-            self.forced.view(torch.uint8), self.block, i, self.vocab, scan_shape(1)[1], num_warps=8,
+            choice.best, choice.where, choice.tiles, self.committed, self.origin, self.draft_first,
+            self.script, self.passes.view(torch.uint8), self.forced.view(torch.uint8), self.block, i, self.vocab, scan_shape(1)[1], num_warps=8,
             **options(self.text.device),
         )  # fmt: skip
 

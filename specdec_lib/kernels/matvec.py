@@ -92,8 +92,7 @@ def product(
     """Sums [PARTS * SLICES * FEATURES, SLICES * COLUMNS] and x's sums of squares [SLICES * COLUMNS], both FP32.
 
     The program's features are runs of ``RUN`` that lie ``GAP`` apart, from ``first`` on. Holds the kernel's wait: the
-    first ``EARLY`` steps' weights are loaded before it and used last, so that the loop's loads leave at once. With
-    ``EXTRA`` also the program's elements of ``extra_ptr`` [rows, N], read beside the loop: [FEATURES, COLUMNS].
+    first ``EARLY`` steps' weights are loaded before it. With ``EXTRA`` also the program's elements of ``extra_ptr`` [rows, N], read beside the loop: [FEATURES, COLUMNS].
     """
     SPAN: tl.constexpr = (K + SLICES * BLOCK - 1) // (SLICES * BLOCK) * BLOCK
     EVEN: tl.constexpr = (N % FEATURES == 0) and (K % (SLICES * BLOCK) == 0)
@@ -138,18 +137,18 @@ def product(
         x2 = inputs(x_ptr, x_at, c_from, real, k + 2 * BLOCK, K)
     sums = tl.zeros([R, C], tl.float32)
     squares = tl.zeros([BLOCK, C], tl.float32)
-    if EARLY * BLOCK < SPAN:
-        for start in tl.range(EARLY * BLOCK, SPAN, BLOCK, num_stages=STAGES):
-            at = start + k
-            w = weights(w_ptr, row_at, feature, r_from, at, N, K, FEATURES, EVEN)
-            gain = gains(gain_ptr, c_from, real, at, K) if NORM else 0.0
-            sums, squares = add_step(sums, squares, w, inputs(x_ptr, x_at, c_from, real, at, K), gain, NORM)
     if EARLY > 0:
         sums, squares = add_step(sums, squares, w0, x0, gain0, NORM)
     if EARLY > 1:
         sums, squares = add_step(sums, squares, w1, x1, gain1, NORM)
     if EARLY > 2:
         sums, squares = add_step(sums, squares, w2, x2, gain2, NORM)
+    if EARLY * BLOCK < SPAN:
+        for start in tl.range(EARLY * BLOCK, SPAN, BLOCK, num_stages=STAGES):
+            at = start + k
+            w = weights(w_ptr, row_at, feature, r_from, at, N, K, FEATURES, EVEN)
+            gain = gains(gain_ptr, c_from, real, at, K) if NORM else 0.0
+            sums, squares = add_step(sums, squares, w, inputs(x_ptr, x_at, c_from, real, at, K), gain, NORM)
     return sums, tl.sum(squares, 0), extra
 
 

@@ -21,8 +21,8 @@ from .matvec import Tile, columns, product, reduced
 
 @triton.jit
 def qkv_kernel(
-    x_ptr, gain_ptr, w_ptr, bias_ptr, queries_ptr, keys_ptr, values_ptr, cos_ptr, sin_ptr, position_ptr, rows, offset,
-    capacity, table, eps, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
+    x_ptr, gain_ptr, w_ptr, bias_ptr, queries_ptr, keys_ptr, values_ptr, cos_ptr, sin_ptr, position_ptr, kept_ptr, rows,
+    offset, capacity, table, eps, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
     FEATURES: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
     EARLY: tl.constexpr, BIAS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
@@ -32,6 +32,7 @@ def qkv_kernel(
     first = head * D + tl.program_id(0) % (D // FEATURES) * HALF
     m = tl.arange(0, COLUMNS)[None, :]
     token = tl.load(position_ptr).to(tl.int32) + offset + m
+    kept = tl.load(kept_ptr).to(tl.int32)
     # What no kernel of the step writes is loaded before the product waits.
     turn = tl.minimum(token, table - 1) * D + d
     low_cos, low_sin = tl.load(cos_ptr + turn), tl.load(sin_ptr + turn)
@@ -49,20 +50,23 @@ def qkv_kernel(
     if BIAS:
         low += low_bias.to(tl.float32)
         high += high_bias.to(tl.float32)
-    inside = (m < rows) & (token < capacity) & (d >= 0)
+    inside = (m < rows) & (d >= 0)
+    written = inside & (token < capacity) & (token >= kept)
     if head < HEADS + KV_HEADS:
         turned_low = low * low_cos.to(tl.float32) + high * low_sin.to(tl.float32)
         turned_high = high * high_cos.to(tl.float32) + low * high_sin.to(tl.float32)
         if head < HEADS:
             to = queries_ptr + m * (HEADS * D) + head * D + d
+            mask = inside
         else:
             to = keys_ptr + ((head - HEADS) * capacity + token) * D + d
-        tl.store(to, turned_low.to(queries_ptr.dtype.element_ty), mask=inside)
-        tl.store(to + D // 2, turned_high.to(queries_ptr.dtype.element_ty), mask=inside)
+            mask = written
+        tl.store(to, turned_low.to(queries_ptr.dtype.element_ty), mask=mask)
+        tl.store(to + D // 2, turned_high.to(queries_ptr.dtype.element_ty), mask=mask)
     else:
         to = values_ptr + ((head - HEADS - KV_HEADS) * capacity + token) * D + d
-        tl.store(to, low.to(queries_ptr.dtype.element_ty), mask=inside)
-        tl.store(to + D // 2, high.to(queries_ptr.dtype.element_ty), mask=inside)
+        tl.store(to, low.to(queries_ptr.dtype.element_ty), mask=written)
+        tl.store(to + D // 2, high.to(queries_ptr.dtype.element_ty), mask=written)
 
 
 def qkv(
@@ -75,6 +79,7 @@ def qkv(
     sin: Tensor,
     position: Tensor,
     offset: int,
+    kept: Tensor,
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -83,14 +88,15 @@ def qkv(
 ) -> None:
     """Write ``queries`` [rows, heads * D] and rows ``position + offset`` onward of ``keys``, ``values`` [KV, capacity, D].
 
-    ``weight`` [(heads + 2 KV) * D, hidden]; ``cos``, ``sin`` [table, D]: rope table; ``position`` [1] on the device,
-    read before the kernel's wait: it must be complete when the step's first kernel runs.
+    ``weight`` [(heads + 2 KV) * D, hidden]; ``cos``, ``sin`` [table, D]: rope table. Cache rows before ``kept`` stay as
+    they are. ``position`` and ``kept`` [1] are on the device and read before the kernel's wait: they must be complete
+    when the step's first kernel runs.
     """
     (kv_heads, capacity, dim), heads, hidden = keys.shape, queries.shape[1] // keys.shape[2], weight.shape[1]
     steps = triton.cdiv(hidden, tile.slices * tile.block)
     qkv_kernel[(weight.shape[0] // tile.features,)](
-        x, gain, weight, x if bias is None else bias, queries, keys, values, cos, sin, position, rows, offset, capacity,
-        cos.shape[0], eps, heads, kv_heads, dim, hidden, tile.features, tile.slices, columns(rows, tile.slices),
+        x, gain, weight, x if bias is None else bias, queries, keys, values, cos, sin, position, kept, rows, offset,
+        capacity, cos.shape[0], eps, heads, kv_heads, dim, hidden, tile.features, tile.slices, columns(rows, tile.slices),
         tile.block, tile.stages, min(tile.early, steps), bias is not None, num_warps=tile.warps, **options(x.device),
     )  # fmt: skip
 
