@@ -1,10 +1,11 @@
 """The GPU engine against its limits: bandwidth, launches, memory, transformers. Qwen2.5 shapes with random weights.
 
-    python benchmarks/gpu_engine.py OUTPUT_FOLDER [--parts steps,speedup,modes,kernels,memory,graphs,transformers]
+    python benchmarks/gpu_engine.py OUTPUT_FOLDER [--parts
+    steps,speedup,modes,kernels,attention,transformers,memory,graphs]
 
 Writes gpu_engine.csv (every figure with its setting, n, spread, and the floor and aim it is held against) and
-provenance.json, and prints the table. Times are medians, by CUDA events where one captured graph is timed and by the host
-clock where a whole run is. Random weights: times are valid, texts mean nothing, acceptance is imposed (synthetic).
+provenance.json, and prints the table. Times are medians, by CUDA events where one captured graph is timed and by the
+host clock where a whole run is. Random weights: times are valid, texts mean nothing, acceptance is imposed (synthetic).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import subprocess
 import sys
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
@@ -41,12 +43,14 @@ NEW, GIB, MIB = 64, 1 << 30, 1 << 20
 CONTEXTS = (2048, 8192)
 ALPHAS = (0.77, 0.755, 0.735)  # what the published acceptances at k = 4 mean per proposal
 TRACES = 8
-PARTS = ("steps", "speedup", "modes", "kernels", "memory", "graphs", "transformers")
+PARTS = ("steps", "speedup", "modes", "kernels", "attention", "transformers", "memory", "graphs")
+ALONE = ("memory", "graphs")  # they cap the memory of their process
 
 
 @dataclass
 class Figure:
-    """One line of the table. ``low`` and ``high``: smallest and largest of ``n``. ``verdict`` follows from the limits."""
+    """One line of the table. ``low`` and ``high``: smallest and largest of ``n``. ``verdict`` follows from the
+    limits."""
 
     part: str
     figure: str
@@ -86,12 +90,18 @@ class Table:
         if floor is not None and aim is not None:
             sign = -1 if smaller else 1
             row.verdict = (
-                "aim" if sign * row.value >= sign * aim else "floor" if sign * row.value >= sign * floor else "missed"
+                "aim"
+                if sign * row.value >= sign * aim
+                else "floor"
+                if sign * row.value >= sign * floor
+                else "missed"
             )
         self.rows.append(row)
         spread = f" [{row.low:.4g}, {row.high:.4g}] n={row.n}" if row.low is not None else ""
         limits = f"  floor {floor:g} aim {aim:g}: {row.verdict}" if row.verdict else ""
-        print(f"{self.part:12s} {figure:46s} {setting:34s} {row.value:10.4g} {unit}{spread}{limits}", flush=True)
+        print(
+            f"{self.part:12s} {figure:46s} {setting:34s} {row.value:10.4g} {unit}{spread}{limits}", flush=True
+        )
         return row.value
 
 
@@ -182,7 +192,12 @@ class Bench:
             moved = step_bytes(target, context)
             add("bytes of an AR step", setting, moved, "B")
             add(
-                "AR step, share of copy bandwidth", setting, moved / plain[context] / 1e9 / copied, "", 0.55, 0.80
+                "AR step, share of copy bandwidth",
+                setting,
+                moved / plain[context] / 1e9 / copied,
+                "",
+                0.55,
+                0.80,
             )
             runs = [self.ar(engine, context).seconds * 1e3 for _ in range(7)]
             token = add("AR run, per token", f"{setting}, 63 replays", [ms / (NEW - 1) for ms in runs], "ms")
@@ -192,20 +207,30 @@ class Bench:
             propose, verify, committed = engine.propose.step, engine.verify.step, state.committed
             for rows in (2, 5, 8) if context == CONTEXTS[0] else (5,):
                 block = state.text[:rows].clone()
-                graph = self.captured(lambda b=block: verify(b, committed, -1))
+                graph = self.captured(lambda b=block, v=verify, at=committed: v(b, at, -1))
                 limits = (1.18, 1.08) if rows == 5 else (None, None)
                 ratios = [ms / plain[context] for ms in event_times(graph.replay)]
-                add(f"verification of {rows} rows over an AR step", setting, ratios, "", *limits, smaller=True)
+                add(
+                    f"verification of {rows} rows over an AR step", setting, ratios, "", *limits, smaller=True
+                )
             one, two = state.text[:1].clone(), state.text[:2].clone()
             for rows, block in ((1, one), (2, two)):
-                graph = self.captured(lambda b=block: propose(b, committed, -2, last_only=True))
+                graph = self.captured(lambda b=block, p=propose, at=committed: p(b, at, -2, last_only=True))
                 ratios = [ms / plain[context] for ms in event_times(graph.replay)]
                 limits = (0.55, 0.38) if rows == 1 else (None, None)
                 add(f"draft step of {rows} rows over an AR step", setting, ratios, "", *limits, smaller=True)
             add("draft bytes over target bytes", setting, step_bytes(draft, context) / moved, "")
         extra = (kv_bytes(target, CONTEXTS[1]) - kv_bytes(target, CONTEXTS[0])) / copied / 1e9
         explained = plain[CONTEXTS[0]] + extra
-        add("AR step at 8K over what its KV bytes explain", "", plain[CONTEXTS[1]] / explained, "", 1.10, 1.10, True)
+        add(
+            "AR step at 8K over what its KV bytes explain",
+            "",
+            plain[CONTEXTS[1]] / explained,
+            "",
+            1.10,
+            1.10,
+            True,
+        )
         for name, config in (("1.5B", target), ("0.5B", draft)):
             add("launches per fused step", name, fused_launches(config), "")
             add("weight bytes per step", name, weight_bytes(config), "B")
@@ -265,7 +290,9 @@ class Bench:
         def eager_spec(free: bool) -> Any:
             tokens = eager_ar().tokens
             proposer = (
-                DraftFree(tokens, "cuda") if free else ForcedDraft(pair.draft, tokens, [True] * NEW, draft_start)
+                DraftFree(tokens, "cuda")
+                if free
+                else ForcedDraft(pair.draft, tokens, [True] * NEW, draft_start)
             )
             return speculative(pair.target, proposer, prompt, NEW, 4, prefilled=start)
 
@@ -281,8 +308,8 @@ class Bench:
             times = [self.ar(engine).seconds * 1e3 for _ in range(5)]
             plain = add("AR, 64 tokens", mode, times, "ms")
             for name, run in (
-                ("draft-free", lambda e=free_engine: self.spec(e, tokens, None)),
-                ("all-accept", lambda e=engine: self.spec(e, tokens, [True] * NEW)),
+                ("draft-free", lambda e=free_engine, t=tokens: self.spec(e, t, None)),
+                ("all-accept", lambda e=engine, t=tokens: self.spec(e, t, [True] * NEW)),
             ):
                 run()
                 times = [run().seconds * 1e3 for _ in range(5)]
@@ -302,7 +329,7 @@ class Bench:
 
         from specdec_lib.kernels import launch
 
-        order = ("qkv", "attention", "merge", "out", "gate_up", "down")
+        order = ("out", "gate_up", "down")  # the products that share a kernel
         launch.OVERLAP = False
         try:
             for role, model in (("1.5B", self.pair.target), ("0.5B", self.pair.draft)):
@@ -317,13 +344,15 @@ class Bench:
                         graph.replay()
                     torch.cuda.synchronize()
                 seen = sorted(
-                    (e.time_range.start, e.name, e.time_range.elapsed_us()) for e in trace.events() or [] if "kernel" in e.name
+                    (e.time_range.start, e.name, e.time_range.elapsed_us())
+                    for e in trace.events() or []
+                    if "kernel" in e.name
                 )
                 classes: dict[str, float] = defaultdict(float)
                 at = 0
                 for _, name, took in seen:
-                    if name in ("qkv_kernel", "attention_kernel", "merge_kernel", "matvec_kernel"):
-                        classes[order[at % 6]] += took / 5
+                    if name == "matvec_kernel":
+                        classes[order[at % 3]] += took / 5
                         at += 1
                     else:
                         classes[name.removesuffix("_kernel")] += took / 5
@@ -346,10 +375,14 @@ class Bench:
         done = self.spec(engine, tokens, [True] * NEW, 8192)
         assert done.tokens == tokens
         peak = torch.cuda.max_memory_reserved() / GIB
-        self.table.add("peak reserved by PyTorch under the cap, 8K", "8 GiB cap, k = 4", peak, "GiB", 8, 8, smaller=True)
+        self.table.add(
+            "peak reserved by PyTorch under the cap, 8K", "8 GiB cap, k = 4", peak, "GiB", 8, 8, smaller=True
+        )
         state = read_gpu()
         if state:
-            self.table.add("memory used on the GPU (NVML)", "8 GiB cap, k = 4", state.memory_used_bytes / GIB, "GiB")
+            self.table.add(
+                "memory used on the GPU (NVML)", "8 GiB cap, k = 4", state.memory_used_bytes / GIB, "GiB"
+            )
         self.table.add(
             "graph memory", "8 GiB cap, k = 4", engine.pool_bytes / MIB, "MiB", 256, 256, smaller=True
         )
@@ -358,7 +391,9 @@ class Bench:
         """The published graph experiment: see ``graph_experiment``."""
         from benchmarks.graph_experiment import local_speedups, per_position
 
-        for row in local_speedups(self.pair, self.base, self.prompts[2048], self.start, host_times, event_times):
+        for row in local_speedups(
+            self.pair, self.base, self.prompts[2048], self.start, host_times, event_times
+        ):
             self.table.add(*row)
         del self.base
         self.starts.clear()
@@ -366,6 +401,62 @@ class Bench:
         torch.cuda.empty_cache()
         for row in per_position(self.pair, self.prompts[8192], NEW):
             self.table.add(*row)
+
+    def attention(self) -> None:
+        """One step's attention over all layers: ours, and PyTorch's two forms that take the length as a mask."""
+        import torch.nn.functional as F
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        from specdec_lib.kernels.attention import attend, workspace
+
+        c, state, cache = self.pair.target.config, self.base.state, self.base.target_cache
+        work = workspace(c.heads, c.head_dim, cache.capacity, self.pair.target.device)
+        flexible: Any = torch.compile(flex_attention, dynamic=False)
+        for context in CONTEXTS:
+            state.begin(self.prompts[context], 0)
+            for rows in (1, 5):
+                q = torch.randn(16, c.heads * c.head_dim, device="cuda", dtype=torch.bfloat16)
+                out = torch.empty_like(q)
+                last = context - NEW - 1
+                heads = q[:rows].view(1, rows, c.heads, c.head_dim).transpose(1, 2)
+                slots = torch.arange(cache.capacity, device="cuda")
+                seen = slots <= last + torch.arange(rows, device="cuda").unsqueeze(1)
+                blocks = create_block_mask(
+                    lambda b, h, i, j, last=last: j <= last + i,
+                    None,
+                    None,
+                    rows,
+                    cache.capacity,
+                    device="cuda",
+                )
+
+                def ours(rows: int = rows, q: Any = q, out: Any = out) -> None:
+                    for keys, values in zip(cache.keys, cache.values, strict=True):
+                        attend(q, keys, values, state.committed, -1, out, work, rows)
+
+                def masked(heads: Any = heads, seen: Any = seen) -> None:
+                    for keys, values in zip(cache.keys, cache.values, strict=True):
+                        F.scaled_dot_product_attention(
+                            heads, keys.unsqueeze(0), values.unsqueeze(0), attn_mask=seen, enable_gqa=True
+                        )
+
+                def flex(heads: Any = heads, blocks: Any = blocks) -> None:
+                    for keys, values in zip(cache.keys, cache.values, strict=True):
+                        flexible(
+                            heads, keys.unsqueeze(0), values.unsqueeze(0), block_mask=blocks, enable_gqa=True
+                        )
+
+                for name, run in (
+                    ("ours", ours),
+                    ("SDPA with a mask", masked),
+                    ("FlexAttention, fixed length", flex),
+                ):
+                    with torch.inference_mode():
+                        times = event_times(self.captured(run).replay)
+                    setting = f"{name}, M = {rows}, {context} tokens"
+                    self.table.add(
+                        "attention per layer", setting, [ms / c.layers * 1e3 for ms in times], "us"
+                    )
 
     def transformers(self) -> None:
         """Against transformers: static cache + compile for AR, assisted generation with a copy of the target."""
@@ -394,13 +485,20 @@ class Bench:
             torch.cuda.synchronize()
             return (time.perf_counter() - start) * 1e3
 
-        ours = add("AR, 63 tokens after the first", "ours, compiled", [self.ar(self.base).seconds * 1e3 for _ in range(7)], "ms")
+        ours = add(
+            "AR, 63 tokens after the first",
+            "ours, compiled",
+            [self.ar(self.base).seconds * 1e3 for _ in range(7)],
+            "ms",
+        )
         theirs: dict[str, float] = {}
-        for name, settings in (("dynamic cache", {}), ("static cache + compile", {"cache_implementation": "static"})):
-            for _ in range(2):
-                generate(NEW, **settings)
+        modes: dict[str, tuple[int, dict[str, Any]]] = {
+            "dynamic cache": (3, {}), "static cache + compile": (7, {"cache_implementation": "static"}),
+        }  # fmt: skip
+        for name, (n, settings) in modes.items():
+            generate(NEW, **settings)
             one = median([generate(1, **settings) for _ in range(3)])
-            times = [generate(NEW, **settings) - one for _ in range(5)]
+            times = [generate(NEW, **settings) - one for _ in range(n + 1)][1:]
             theirs[name] = add("AR, 63 tokens after the first", f"transformers, {name}", times, "ms")
         add("AR over transformers' best mode", "2048 tokens", min(theirs.values()) / ours, "x", 2, 3)
         twin = copy.deepcopy(model)
@@ -413,79 +511,117 @@ class Bench:
             "speculative, draft = copy of the target, k = 4", "transformers, assisted",
             [generate(NEW, assistant_model=twin) - one for _ in range(3)], "ms",
         )  # fmt: skip
-        del model, twin
         engine = GraphEngine(self.pair.target, self.pair.target, 4)
         start = self.start(2048)
         runs = [
-            engine.speculative(self.prompts[2048], NEW, prefilled=start, draft_prefilled=start) for _ in range(6)
+            engine.speculative(self.prompts[2048], NEW, prefilled=start, draft_prefilled=start)
+            for _ in range(6)
         ][1:]
         add("acceptance", "ours, draft = copy of the target, k = 4", runs[0].acceptance, "")
         mine = add(
-            "speculative, draft = copy of the target, k = 4", "ours, compiled", [r.seconds * 1e3 for r in runs], "ms"
+            "speculative, draft = copy of the target, k = 4",
+            "ours, compiled",
+            [r.seconds * 1e3 for r in runs],
+            "ms",
         )
-        add("speculative over transformers' assisted", "draft = copy of the target", assisted / mine, "x", 5, 10)
+        add(
+            "speculative over transformers' assisted",
+            "draft = copy of the target",
+            assisted / mine,
+            "x",
+            5,
+            10,
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--commit", default="", help="the commit measured, where there is no git checkout")
     given = parser.parse_args()
     wanted = given.parts.split(",")
     given.folder.mkdir(parents=True, exist_ok=True)
-    table, before, started = Table(), read_gpu(), time.perf_counter()
-    ended: dict[str, str] = {}
-    alone = [part for part in wanted if part in ("memory", "graphs")]  # with a memory cap: processes of their own
-    if len(wanted) > 1:
-        for part in alone:
-            done = subprocess.run([sys.executable, __file__, str(given.folder / part), "--parts", part], check=False)
-            ended[part] = "complete" if done.returncode == 0 else f"exit {done.returncode}"
-            if done.returncode == 0:
-                with (given.folder / part / "gpu_engine.csv").open() as file:
-                    for row in csv.DictReader(file):
-                        kinds = {f.name: f.type for f in fields(Figure)}
-                        table.rows.append(
-                            Figure(**{k: v if kinds[k] == "str" else number(v) for k, v in row.items()})  # type: ignore
-                        )
-            for file in (given.folder / part).glob("*"):
-                file.unlink()
-            (given.folder / part).rmdir()
-        wanted = [part for part in wanted if part not in alone]
-    bench = Bench(table)
-    for part in wanted:
-        table.part, start = part, time.perf_counter()
+    run = Run(given.folder, given.parts, given.commit)
+    bench: Bench | None = None
+    for part in sorted(wanted, key=lambda name: name in ALONE):  # stable: those that cap the memory come last
+        start = time.perf_counter()
+        run.table.part = part
         try:
-            getattr(bench, part)()
-            ended[part] = f"complete, {time.perf_counter() - start:.0f} s"
-        except Exception as fault:  # a part that fails is an outcome, recorded with what it measured until then
-            ended[part] = f"{type(fault).__name__}: {fault}"
-            print(f"{part} ended with {ended[part]}", file=sys.stderr, flush=True)
-            if len(PARTS) == 1 or given.parts == part:
-                raise
-    with (given.folder / "gpu_engine.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, [f.name for f in fields(Figure)])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in table.rows)
-    provenance = {
-        "command": f"python benchmarks/gpu_engine.py FOLDER --parts {given.parts}",
-        "date": datetime.now(UTC).date().isoformat(), "seconds": round(time.perf_counter() - started, 1),
-        "commit": given.commit or commit(), "engine_hash": engine_hash(), "parts": ended,
-        "gpu_before": before and before.as_dict(), "gpu_after": (now := read_gpu()) and now.as_dict(),
-        "packages": versions(), "python": sys.version.split()[0], "cuda": torch.version.cuda,
-        "pair": "qwen2.5-shapes (random weights, synthetic)", "dtype": "bf16", "new_tokens": NEW,
-        "tiles": {
-            role: [{name: list(tile) for name, tile in tiles.items()} for tiles in decoder.tiles]
-            for role, decoder in (("target", getattr(bench, "base", None) and bench.base.verify),
-                                  ("draft", getattr(bench, "base", None) and bench.base.propose)) if decoder
-        },
-    }  # fmt: skip
-    (given.folder / "provenance.json").write_text(json.dumps(provenance, indent=1) + "\n")
-    print(json.dumps(provenance))
+            if part in ALONE and len(wanted) > 1:
+                if bench:
+                    bench = None
+                    gc.collect()
+                    torch.cuda.empty_cache()
+                run.apart(part)
+            else:
+                bench = bench or Bench(run.table)
+                getattr(bench, part)()
+            run.ended[part] = f"complete, {time.perf_counter() - start:.0f} s"
+        except (
+            Exception
+        ) as fault:  # a part that fails is an outcome, recorded with what it measured until then
+            run.ended[part] = f"{type(fault).__name__}: {fault}"
+            traceback.print_exc()
+        run.save(bench)
+    print(json.dumps(run.provenance))
+    sys.exit(any(not end.startswith("complete") for end in run.ended.values()))
 
 
-def number(text: str) -> float | None:
-    return float(text) if text else None
+class Run:
+    """A run's table, outcome per part and provenance; saved after every part."""
+
+    def __init__(self, folder: Path, parts: str, given_commit: str) -> None:
+        self.folder, self.table, self.started = folder, Table(), time.perf_counter()
+        self.ended: dict[str, str] = {}
+        gpu = read_gpu()
+        self.provenance: dict[str, Any] = {
+            "command": f"python benchmarks/gpu_engine.py FOLDER --parts {parts}",
+            "date": datetime.now(UTC).date().isoformat(), "commit": given_commit or commit(), "engine_hash":
+            engine_hash(), "pair": "qwen2.5-shapes (random weights, synthetic)", "dtype": "bf16", "new_tokens": NEW,
+            "python": sys.version.split()[0], "packages": versions(), "cuda": torch.version.cuda,
+            "gpu_before": gpu and gpu.as_dict(), "parts": self.ended,
+        }  # fmt: skip
+
+    def apart(self, part: str) -> None:
+        """Run a part in a process of its own and take over its figures."""
+        folder = self.folder / part
+        done = subprocess.run([sys.executable, __file__, str(folder), "--parts", part], check=False)
+        if (folder / "gpu_engine.csv").is_file():
+            with (folder / "gpu_engine.csv").open() as file:
+                self.table.rows += [figure(row) for row in csv.DictReader(file)]
+            for file in folder.glob("*"):
+                file.unlink()
+            folder.rmdir()
+        if done.returncode:
+            raise RuntimeError(f"{part} ended with exit status {done.returncode}")
+
+    def save(self, bench: Bench | None) -> None:
+        with (self.folder / "gpu_engine.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, [f.name for f in fields(Figure)], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(asdict(row) for row in self.table.rows)
+        gpu = read_gpu()
+        self.provenance |= {
+            "seconds": round(time.perf_counter() - self.started, 1),
+            "gpu_after": gpu and gpu.as_dict(),
+        }
+        if bench and hasattr(bench, "base"):
+            engine: Any = bench.base
+            self.provenance["tiles"] = {
+                role: {name: list(tile) for name, tile in decoder.tiles.items()}
+                for role, decoder in (("target", engine.verify), ("draft", engine.propose))
+            }
+        (self.folder / "provenance.json").write_text(json.dumps(self.provenance, indent=1) + "\n")
+
+
+def figure(row: dict[str, str]) -> Figure:
+    """A row of the file as a ``Figure``."""
+    texts = ("part", "figure", "setting", "unit", "verdict")
+    values: dict[str, Any] = {k: v if k in texts else (float(v) if v else None) for k, v in row.items()}
+    return Figure(**values | {"n": int(values["n"])})
 
 
 def commit() -> str:

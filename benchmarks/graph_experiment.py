@@ -1,7 +1,8 @@
 """The published CUDA-graph experiment, repeated: local speed-ups, and graphs captured per round and position.
 
-Published: graphs speed the draft chain up 3.7-6.0x and the verification 1.4-2.6x, but 26 of them, one draft chain and one
-verification per round and position, with pools of about 2.0 and 0.89 GiB, do not fit into 8 GB: out of memory at 8 of 26.
+Published: graphs speed the draft chain up 3.7-6.0x and the verification 1.4-2.6x, but 26 of them, one draft chain and
+one verification per round and position, with pools of about 2.0 and 0.89 GiB, do not fit into 8 GB: out of memory at 8
+of 26.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ def local_speedups(
         target.trim(K + 1)
 
     with torch.inference_mode():
-        eager = {"draft chain": host(lambda: chain(pair.draft, draft, block[:1], K)), "verification": host(verify)}
+        eager = {
+            "draft chain": host(lambda: chain(pair.draft, draft, block[:1], K)),
+            "verification": host(verify),
+        }
         for name, times in eager.items():
             yield f"{name}, k = {K}", "eager", times, "ms"
         for mode, captured in (("graphs", plain), ("compiled", engine)):
@@ -56,7 +60,10 @@ def local_speedups(
                 for i in range(K):
                     e.state.propose(i, step(e.state.block[i : i + 1], at, i - 1, last_only=True))
 
-            works = {"draft chain": draft_chain, "verification": lambda e=captured: e.verify.step(block, e.state.committed, -1)}
+            works = {
+                "draft chain": draft_chain,
+                "verification": lambda e=captured: e.verify.step(block, e.state.committed, -1),
+            }
             for name, work in works.items():
                 graph = Captured(lambda w=work: (w(), None)[1], torch.cuda.graph_pool_handle())
                 times = events(graph.replay)
@@ -66,7 +73,8 @@ def local_speedups(
 
 
 class ConcatenatingCache(KVCache):
-    """A cache that grows by concatenation, as a dynamic cache does; ``expand`` repeats the KV heads for every query head.
+    """A cache that grows by concatenation, as a dynamic cache does; ``expand`` repeats the KV heads for every query
+    head.
 
     It holds on to what it concatenated, so every step of a chain allocates a whole new cache.
     """
@@ -90,8 +98,8 @@ class ConcatenatingCache(KVCache):
 def per_position(pair: Any, prompt: list[int], new: int) -> Iterator[Row]:
     """Capture one draft chain and one verification per round, each with a pool of its own, under an 8 GiB cap.
 
-    The number captured until memory ran out, and the pool of each; three kinds of cache. A cache that concatenates makes
-    a captured graph hold copies of all keys and values.
+    The number captured until memory ran out, and the pool of each; three kinds of cache. A cache that concatenates
+    makes a captured graph hold copies of all keys and values.
     """
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(8 * GIB / total)
@@ -101,7 +109,10 @@ def per_position(pair: Any, prompt: list[int], new: int) -> Iterator[Row]:
         outcome = "all captured"
         try:
             with torch.inference_mode():
-                caches = {"draft": pair.draft.new_cache(len(prompt) + new + 8), "target": pair.target.new_cache(len(prompt) + new + 8)}
+                caches = {
+                    "draft": pair.draft.new_cache(len(prompt) + new + 8),
+                    "target": pair.target.new_cache(len(prompt) + new + 8),
+                }
                 block = torch.tensor(prompt[: K + 1], device="cuda")
                 for number in range(ROUNDS):
                     for name, role in (("draft chain", "draft"), ("verification", "target")):
@@ -109,7 +120,10 @@ def per_position(pair: Any, prompt: list[int], new: int) -> Iterator[Row]:
                         cache.length = len(prompt) + number * (K + 1)
                         cache.position.fill_(cache.length)
 
-                        def work(name: str = name, cache: KVCache = cache, model: Any = model) -> None:
+                        def work(
+                            name: str = name, cache: KVCache = cache, model: Any = model, kind: str = kind,
+                            kept: list[Any] = kept, block: Tensor = block,
+                        ) -> None:  # fmt: skip
                             used = cache
                             if kind != "preallocated":
                                 used = ConcatenatingCache(cache, model.config.heads, "expanded" in kind)
@@ -141,6 +155,6 @@ def per_position(pair: Any, prompt: list[int], new: int) -> Iterator[Row]:
         mean = sum(map(sum, pools.values())) / max(count, 1)
         yield "all 26 would take", kind, mean * 2 * ROUNDS / 1024, "GiB"
         kept.clear()
-        del caches, kept
+        caches = {}
         gc.collect()
         torch.cuda.empty_cache()

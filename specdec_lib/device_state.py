@@ -3,8 +3,8 @@
 A captured graph can be replayed without knowing whether the run is over: every commit is clamped to the tokens that are
 still wanted, so that a surplus round changes nothing.
 
-Repair-free rounds with bonus, in the alignment of ``decoding.speculative``: block row 0 is the last committed token, so row
-j of the target's choices decides over proposal j + 1 and the row behind the accepted ones is committed with them.
+Repair-free rounds with bonus, in the alignment of ``decoding.speculative``: block row 0 is the last committed token, so
+row j of the target's choices decides over proposal j + 1 and the row behind the accepted ones is committed with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class DecodeState:
     ``text`` holds prompt and output; ``committed`` and ``goal`` [1] are lengths of it. ``tail`` [2]: the last two
     committed tokens, the draft's first rows. ``block`` [k + 1]: the target's rows. ``script`` and ``passes``, by text
     position: imposed proposals and whether each of them stands. ``first`` and ``draft_first`` [1]: both models' choices
-    after the prompt, from their prefills; they stand for row 0 of the first round and for its first proposal. ``log`` rows: proposed, accepted, emitted, natural.
+    after the prompt, from their prefills; they stand for row 0 of the first round and for its first proposal. ``log``
+    rows: proposed, accepted, emitted, natural.
     """
 
     def __init__(self, capacity: int, k: int, vocab: int, device: torch.device) -> None:
@@ -74,7 +75,9 @@ class DecodeState:
         """Plain decoding: commit ``choice`` [1] and make it the next row, unless the run is over."""
         live = self.committed < self.goal
         token = torch.where(live, choice, self.block[:1])
-        self.text.index_copy_(0, self.committed, torch.where(live, choice, self.text.index_select(0, self.committed)))
+        self.text.index_copy_(
+            0, self.committed, torch.where(live, choice, self.text.index_select(0, self.committed))
+        )
         self.block[:1] = token
         self.committed.add_(live)
 

@@ -35,6 +35,10 @@ class NoCudaDevice(SpecDecError, RuntimeError):
     """A mode that captures CUDA graphs, on a device that is not a CUDA GPU."""
 
 
+class UnsupportedDevice(SpecDecError, RuntimeError):
+    """A GPU too old for the kernels or the number format that were asked for."""
+
+
 class TritonMissing(SpecDecError, ImportError):
     """The fused kernels were asked for where Triton, or the compiler it needs, is not installed."""
 

@@ -1,8 +1,8 @@
 """Decoding by captured CUDA graphs: one graph for a plain step, one for a whole round, for every position and context.
 
-Position, text and acceptance live on the device (``device_state``), so a replay needs nothing from the host and the host
-needs nothing from a replay until a run may be over: it replays as many rounds as the run needs at least, reads once, and
-goes on. Both arms are treated alike.
+Position, text and acceptance live on the device (``device_state``), so a replay needs nothing from the host and the
+host needs nothing from a replay until a run may be over: it replays as many rounds as the run needs at least, reads
+once, and goes on. Both arms are treated alike.
 
 Modes: "graphs" captures the plain PyTorch forward (``static``), "compiled" the fused kernels (``fused``, needs Triton).
 There is no fallback from one to the other; "eager" is ``decoding``.
@@ -27,6 +27,7 @@ from .errors import (
     InvalidSetting,
     NoCudaDevice,
     OutOfDeviceMemory,
+    TritonMissing,
     VocabularyMismatch,
 )
 from .generation import Generation, Round
@@ -86,12 +87,14 @@ class GraphGeneration(Generation):
 
 
 class GraphEngine:
-    """A target, a draft (None: proposals from a script) and their captured graphs, over a context of ``capacity`` tokens.
+    """A target, a draft (None: proposals from a script) and their captured graphs, over a context of ``capacity``
+    tokens.
 
-    ``k`` = 0 captures the plain step only. ``capture`` replaces the CUDA capture in tests. After construction ``graphs``,
-    ``pool_bytes`` and ``capture_seconds`` say what was captured and what it took.
+    ``k`` = 0 captures the plain step only. ``capture`` replaces the CUDA capture in tests. After construction
+    ``graphs``, ``pool_bytes`` and ``capture_seconds`` say what was captured and what it took.
 
-    Raises ``NoCudaDevice``, ``TritonMissing``, ``OutOfDeviceMemory``, ``InvalidSetting``, ``VocabularyMismatch``.
+    Raises ``NoCudaDevice``, ``UnsupportedDevice``, ``TritonMissing``, ``OutOfDeviceMemory``, ``InvalidSetting``,
+    ``ContextTooLong``, ``VocabularyMismatch``.
     """
 
     def __init__(
@@ -109,7 +112,9 @@ class GraphEngine:
         if cuda:
             torch.cuda.synchronize(target.device)
         try:
-            self.target_cache = target.new_cache(capacity + MAX_ROWS)  # a round looks one block beyond the end
+            self.target_cache = target.new_cache(
+                capacity + MAX_ROWS
+            )  # a round looks one block beyond the end
             self.draft_cache = None if draft is None else draft.new_cache(capacity + MAX_ROWS)
             self.state = new_state(mode, capacity, k, target)
             self.verify = decoder(mode, target, self.target_cache)
@@ -130,6 +135,14 @@ class GraphEngine:
                 expected="room for both caches and the graphs' shared pool",
                 remedy="lower capacity or k, or use mode='eager'",
             ) from full
+        except RuntimeError as fault:
+            if "C compiler" not in str(fault):
+                raise
+            raise TritonMissing(
+                f"Triton cannot build its kernels: {str(fault).splitlines()[0]}",
+                expected="a C compiler on the PATH, or named by CC",
+                remedy="install one (gcc or clang), or use mode='eager' or 'graphs'",
+            ) from fault
         self.loaded: dict[int, Prefilled] = {}
 
     @property
@@ -139,7 +152,9 @@ class GraphEngine:
 
     def _step(self) -> None:
         """One plain step: the last committed token through the target, its argmax committed."""
-        self.state.commit_one(self.verify.step(self.state.block[:1], self.state.committed, -1, kept=self.state.origin))
+        self.state.commit_one(
+            self.verify.step(self.state.block[:1], self.state.committed, -1, kept=self.state.origin)
+        )
 
     def _round(self) -> None:
         """One repair-free round with bonus. The draft's first forward has two rows: after a full acceptance it has not
@@ -150,7 +165,9 @@ class GraphEngine:
         else:
             rows, offset = state.tail, -2
             for i in range(self.k):
-                state.propose(i, self.propose.step(rows, state.committed, offset, kept=state.origin, last_only=True))
+                state.propose(
+                    i, self.propose.step(rows, state.committed, offset, kept=state.origin, last_only=True)
+                )
                 rows, offset = state.block[i + 1 : i + 2], i
         state.commit_round(self.verify.step(state.block, state.committed, -1, kept=state.origin))
 
@@ -158,7 +175,8 @@ class GraphEngine:
     def autoregressive(
         self, prompt: list[int] | str, max_new_tokens: int, *, prefilled: Prefilled | None = None
     ) -> GraphGeneration:
-        """Greedy decoding: N - 1 replays of one graph, one host read. As ``decoding.autoregressive`` without ``eos``."""
+        """Greedy decoding: N - 1 replays of one graph, one host read. As ``decoding.autoregressive`` without
+        ``eos``."""
         ids, start, _ = self._start(prompt, max_new_tokens, prefilled, None, False)
         self.state.begin(ids, max_new_tokens)
         host, before = HostTraffic(), self.step.replays
@@ -185,20 +203,24 @@ class GraphEngine:
         prefilled: Prefilled | None = None,
         draft_prefilled: Prefilled | None = None,
     ) -> GraphGeneration:
-        """Speculative decoding, repair-free with bonus: as ``decoding.speculative`` of that formulation without ``eos``.
+        """Speculative decoding, repair-free with bonus: as ``decoding.speculative`` of that formulation without
+        ``eos``.
 
         Without ``script``: the draft's own proposals, greedy acceptance. With ``script`` and ``passes``: acceptance is
-        imposed by the trace and ``script`` is committed, while every forward is paid (``acceptance.Imposed``). An engine
-        without a draft takes its proposals from ``script``. Counts are those of the rounds the run needed.
+        imposed by the trace and ``script`` is committed, while every forward is paid (``acceptance.Imposed``). An
+        engine without a draft takes its proposals from ``script``. Counts are those of the rounds the run needed.
         """
         traced = script is not None and passes is not None
         plain = script is None and passes is None
         fitting = traced or plain if self.propose else script is not None and passes is None
         if self.round is None or not fitting:
+            given = {"draft": self.propose, "script": script, "trace": passes}
+            has = ", ".join(
+                f"{name} {'absent' if value is None else 'present'}" for name, value in given.items()
+            )
             raise InvalidSetting(
-                f"k = {self.k}, draft {'absent' if self.propose is None else 'present'}, "
-                f"script {'given' if script is not None else 'absent'}, trace {'given' if passes is not None else 'absent'}",
-                expected="a draft without a script or with script and trace; or no draft and a script; k >= 1",
+                f"k = {self.k}, {has}",
+                expected="a draft, or a draft with script and trace, or a script without a draft; and k >= 1",
                 remedy="build the engine with a draft and k >= 1, or give a script to one without a draft",
             )
         if script is not None:
@@ -268,8 +290,8 @@ class GraphEngine:
         return ids, start, draft_start
 
     def _load(self, start: Prefilled, cache: Any) -> None:
-        """Copy a prefill into a captured cache, unless it is the one that is there: a run writes behind the prompt (and, in
-        mode "graphs", its last two rows again)."""
+        """Copy a prefill into a captured cache, unless it is the one that is there: a run writes behind the prompt
+        (and, in mode "graphs", its last two rows again)."""
         if self.loaded.get(id(cache)) is not start:
             cache.keys[:, :, : start.length] = start.cache.keys[:, :, : start.length]
             cache.values[:, :, : start.length] = start.cache.values[:, :, : start.length]
@@ -280,7 +302,13 @@ class Decoder(Protocol):
     """What the engine captures: see ``static.StaticDecoder`` and ``fused.FusedDecoder``."""
 
     def step(
-        self, ids: Tensor, position: Tensor, offset: int = 0, *, kept: Tensor | None = None, last_only: bool = False
+        self,
+        ids: Tensor,
+        position: Tensor,
+        offset: int = 0,
+        *,
+        kept: Tensor | None = None,
+        last_only: bool = False,
     ) -> Any: ...
 
 
@@ -308,12 +336,18 @@ def check_engine(
     """Refuse what cannot work, before any memory is taken."""
     if mode not in MODES:
         raise InvalidSetting(
-            f"mode {mode!r}", expected=" or ".join(map(repr, MODES)), remedy="mode 'eager' is decoding.autoregressive"
+            f"mode {mode!r}",
+            expected=" or ".join(map(repr, MODES)),
+            remedy="mode 'eager' is decoding.autoregressive",
         )
     if not is_count(k, least=0) or k >= MAX_ROWS:
-        raise InvalidSetting(f"k = {k!r}", expected=f"an integer from 0 to {MAX_ROWS - 1}", remedy="choose one")
+        raise InvalidSetting(
+            f"k = {k!r}", expected=f"an integer from 0 to {MAX_ROWS - 1}", remedy="choose one"
+        )
     if not is_count(capacity):
-        raise InvalidSetting(f"capacity = {capacity!r}", expected="an integer >= 1", remedy="prompt + new tokens")
+        raise InvalidSetting(
+            f"capacity = {capacity!r}", expected="an integer >= 1", remedy="prompt + new tokens"
+        )
     if cuda and target.device.type != "cuda":
         raise NoCudaDevice(
             f"mode {mode!r} on {target.device}",

@@ -1,4 +1,4 @@
-"""What the GPU was doing: clocks, power, throttle reasons, other processes. No torch; nothing where there is no NVML."""
+"""The GPU's clocks, power, throttle reasons, other processes. No torch; None where there is no NVML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ QUERY = "name,driver_version,clocks.sm,clocks.mem,power.draw,temperature.gpu,mem
 
 @dataclass(frozen=True)
 class GpuState:
-    """One reading. ``throttled``: reasons now; ``others``: processes on the GPU that are not this one, None if unknown."""
+    """One reading. ``throttled``: reasons now; ``others``: processes on the GPU that are not this one, None if
+    unknown."""
 
     name: str
     driver: str

@@ -42,7 +42,12 @@ def test_fp32_tokens_and_rounds_equal_eager(name: str, mode: str) -> None:
         assert found.host_reads <= len(found.rounds) and found.host_copies == 0
         imposed = engine.speculative(PROMPT, NEW, script=plain, passes=passes)
         wanted = speculative(
-            pair.target, ForcedDraft(pair.draft, plain, passes), PROMPT, NEW, k, acceptance=Imposed(plain, passes)
+            pair.target,
+            ForcedDraft(pair.draft, plain, passes),
+            PROMPT,
+            NEW,
+            k,
+            acceptance=Imposed(plain, passes),
         )
         assert imposed.tokens == plain and imposed.rounds == wanted.rounds
 
@@ -77,9 +82,12 @@ def test_fused_rows_do_not_depend_on_their_neighbours() -> None:
         found.append(logits)
     assert torch.equal(*found)
     texts = {
-        tuple(GraphEngine(pair.target, pair.draft, k, capacity=512).speculative(PROMPT, NEW).tokens) for k in range(1, 8)
+        tuple(GraphEngine(pair.target, pair.draft, k, capacity=512).speculative(PROMPT, NEW).tokens)
+        for k in range(1, 8)
     }
-    assert texts == {tuple(GraphEngine(pair.target, None, 0, capacity=512).autoregressive(PROMPT, NEW).tokens)}
+    assert texts == {
+        tuple(GraphEngine(pair.target, None, 0, capacity=512).autoregressive(PROMPT, NEW).tokens)
+    }
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -97,7 +105,9 @@ def test_a_round_never_waits_for_the_device(mode: str) -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     end = len(PROMPT) + NEW
-    assert engine.state.text[len(PROMPT) : end].tolist() == done.tokens and engine.state.committed.tolist() == [end]
+    assert engine.state.text[
+        len(PROMPT) : end
+    ].tolist() == done.tokens and engine.state.committed.tolist() == [end]
     assert not engine.state.text[end:].any()
 
 

@@ -83,9 +83,11 @@ def test_qkv(dtype: Any, rows: int, bias: bool, tiles: dict[Any, Tile]) -> None:
     keys, values = (randn(kv_heads, capacity + 9, dim, dtype=dtype, seed=s) for s in (1, 2))
     cos, sin = rope(capacity, dim, dtype)
     exact = [t.double() for t in (keys, values)]
-    table = [torch.cat((t, t[-1:].expand(9, -1))).double() for t in (cos, sin)]
-    wide = (x[:rows].double(), gain.double(), weight.double(), None if offsets is None else offsets.double())
-    wanted = qkv_reference(*wide, 1e-6, *table, position, heads, *exact)
+    tables = [torch.cat((t, t[-1:].expand(9, -1))).double() for t in (cos, sin)]
+    wanted = qkv_reference(
+        x[:rows].double(), gain.double(), weight.double(), None if offsets is None else offsets.double(), 1e-6,
+        tables[0], tables[1], position, heads, exact[0], exact[1],
+    )  # fmt: skip
     keys, values = (t[:, :capacity].contiguous() for t in (keys, values))
     queries = torch.full((16, heads * dim), float("nan"), dtype=dtype, device=DEVICE)
     at, kept = torch.tensor([position + 7], device=DEVICE), torch.tensor([position + 1], device=DEVICE)
@@ -145,12 +147,12 @@ def test_head_takes_the_lowest_of_equal_logits(dtype: Any, rows: int) -> None:
 @pytest.mark.parametrize("traced", [False, True])
 @pytest.mark.parametrize("room", [20, 3, 1, 0])
 def test_commits_equal_the_tensor_code(k: int, traced: bool, room: int) -> None:
-    """Proposals and commits of a whole round and of plain steps, by kernels and by ``DecodeState``, over random trials."""
+    """Proposals and commits of rounds and of plain steps, by kernels and by ``DecodeState``, over random trials."""
     generator = torch.Generator().manual_seed(k)
     for trial in range(6):
         tokens = torch.randint(0, 3, (20,), generator=generator).tolist()
         passes = (torch.rand(20, generator=generator) < 0.7).tolist() if traced else None
-        states = [kind(32, k, 3, DEVICE) for kind in (DecodeState, FusedState)]
+        states: list[Any] = [kind(32, k, 3, DEVICE) for kind in (DecodeState, FusedState)]
         proposals = torch.randint(0, 3, (k + 2,), generator=generator).to(DEVICE)
         choices = torch.randint(0, 3, (k + 1,), generator=generator).to(DEVICE)
         for state, fused in zip(states, (False, True), strict=True):

@@ -33,9 +33,13 @@ def test_nvidia_smi_line() -> None:
     state = parse_smi("NVIDIA H200, 580.1, 1980, 3201, 412.5, 41, 1024, 0x0000000000000004\n")
     assert state and state.throttled == ("power cap",) and state.memory_used_bytes == 1 << 30
     assert state.others is None and state.sm_mhz == 1980
-    assert parse_smi("NVIDIA H200, 580.1, [N/A], 3201, 412.5, 41, 1024, 0x0\n") is None and parse_smi("") is None
+    assert (
+        parse_smi("NVIDIA H200, 580.1, [N/A], 3201, 412.5, 41, 1024, 0x0\n") is None and parse_smi("") is None
+    )
 
 
-@pytest.mark.parametrize(("bits", "names"), [(0, ()), (1, ()), (0x48, ("hardware slowdown", "hardware thermal"))])
+@pytest.mark.parametrize(
+    ("bits", "names"), [(0, ()), (1, ()), (0x48, ("hardware slowdown", "hardware thermal"))]
+)
 def test_throttle_reasons(bits: int, names: tuple[str, ...]) -> None:
     assert reasons(bits) == names

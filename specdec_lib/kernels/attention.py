@@ -3,13 +3,14 @@
     queries [rows, heads * D], cache -> out [rows, heads * D]
 
 The cache is cut into chunks of fixed length, one program each; programs whose chunk lies beyond the length return at
-once, so the cost follows the length and one grid serves every length up to the capacity. Bytes moved: keys and values of
-the length once from memory (again from the L2 cache for each further 16 query rows), partial sums written and read once.
+once, so the cost follows the length and one grid serves every length up to the capacity. Bytes moved: keys and values
+of the length once from memory (again from the L2 cache for each further 16 query rows), partial sums written and read
+once.
 
 Chunk boundaries depend on positions only and query rows are worked in tiles of 16, whatever the number of rows: a row's
 result does not depend on how many rows stand beside it.
 """
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from . import MAX_ROWS
 from .launch import options
 
 TILE = 16  # query rows per program
-MERGE = 128  # splits merged per step
+MERGE = 64  # splits merged per step: 8,192 tokens in one at head_dim 128
 PART = 64  # elements of a head per merging program
 
 
@@ -33,8 +34,8 @@ def chunk(dim: int) -> tuple[int, int]:
 
 @triton.jit
 def attention_kernel(
-    queries_ptr, keys_ptr, values_ptr, position_ptr, partial_ptr, stats_ptr, rows, offset, capacity, HEADS: tl.constexpr,
-    KV_HEADS: tl.constexpr, D: tl.constexpr, MAX: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr,
+    queries_ptr, keys_ptr, values_ptr, position_ptr, partial_ptr, stats_ptr, rows, offset, capacity, HEADS:
+    tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, MAX: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
     GROUP: tl.constexpr = HEADS // KV_HEADS
@@ -76,8 +77,8 @@ def attention_kernel(
 
 @triton.jit
 def merge_kernel(
-    partial_ptr, stats_ptr, position_ptr, out_ptr, rows, offset, HEADS: tl.constexpr, D: tl.constexpr, MAX: tl.constexpr,
-    CHUNK: tl.constexpr, MERGE: tl.constexpr, PART: tl.constexpr, PDL: tl.constexpr,
+    partial_ptr, stats_ptr, position_ptr, out_ptr, rows, offset, HEADS: tl.constexpr, D: tl.constexpr, MAX:
+    tl.constexpr, CHUNK: tl.constexpr, MERGE: tl.constexpr, PART: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     m, head = tl.program_id(0), tl.program_id(1)
     if PDL:
@@ -123,8 +124,8 @@ def attend(
 ) -> None:
     """Attention of the ``rows`` tokens at ``position + offset`` onward, which are in the cache already.
 
-    ``queries``, ``out`` [rows, heads * D]; ``keys``, ``values`` [KV, capacity, D]: one layer's cache. ``position`` [1] and
-    earlier cache rows are read before the kernel's wait: both must be complete when the step's first kernel runs.
+    ``queries``, ``out`` [rows, heads * D]; ``keys``, ``values`` [KV, capacity, D]: one layer's cache. ``position`` [1]
+    and earlier cache rows are read before the kernel's wait: both must be complete when the step's first kernel runs.
     """
     (kv_heads, capacity, dim), heads = keys.shape, queries.shape[1] // keys.shape[2]
     tokens, warps = chunk(dim)

@@ -1,9 +1,9 @@
 """What follows the head: the argmax over its tiles and the bookkeeping of ``device_state``, as one small kernel each.
 
-The same as ``DecodeState.commit_one``, ``propose`` and ``commit_round``, which are the reference, in one launch in place
-of eight to thirty. One program; bytes moved: the head's maxima per tile.
+The same as ``DecodeState.commit_one``, ``propose`` and ``commit_round``, which are the reference, in one launch in
+place of eight to thirty. One program; bytes moved: the head's maxima per tile.
 """
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
@@ -30,7 +30,15 @@ class Maxima(NamedTuple):
 
 @triton.jit
 def commit_one_kernel(
-    best_ptr, where_ptr, tiles, text_ptr, committed_ptr, goal_ptr, block_ptr, SCAN: tl.constexpr, PDL: tl.constexpr
+    best_ptr,
+    where_ptr,
+    tiles,
+    text_ptr,
+    committed_ptr,
+    goal_ptr,
+    block_ptr,
+    SCAN: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     if PDL:  # the last kernel of a step, see head.choose_kernel
         tl.extra.cuda.gdc_wait()
@@ -121,8 +129,8 @@ class FusedState(DecodeState):
             return super().propose(i, choice)
         propose_kernel[(1,)](
             choice.best, choice.where, choice.tiles, self.committed, self.origin, self.draft_first,
-            self.script, self.passes.view(torch.uint8), self.forced.view(torch.uint8), self.block, i, self.vocab, scan_shape(1)[1], num_warps=8,
-            **options(self.text.device),
+            self.script, self.passes.view(torch.uint8), self.forced.view(torch.uint8), self.block, i, self.vocab,
+            scan_shape(1)[1], num_warps=8, **options(self.text.device),
         )  # fmt: skip
 
     def commit_round(self, choices: Tensor | Maxima) -> None:

@@ -1,5 +1,5 @@
 """Embedding rows of tokens that are already on the device: ids [rows] -> x [rows, hidden]."""
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from .launch import options
 
 
 @triton.jit
-def embed_kernel(
-    ids_ptr, table_ptr, out_ptr, HIDDEN: tl.constexpr, PADDED: tl.constexpr, PDL: tl.constexpr
-):
+def embed_kernel(ids_ptr, table_ptr, out_ptr, HIDDEN: tl.constexpr, PADDED: tl.constexpr, PDL: tl.constexpr):
     m = tl.program_id(0)
     if PDL:  # the first kernel of a step: what follows may start when everything before is complete
         tl.extra.cuda.gdc_wait()

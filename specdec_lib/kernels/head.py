@@ -4,7 +4,7 @@ Two stages. Each program of the first computes the logits of one tile of the voc
 keeps its largest and where it is; the logits themselves are written only on request. One program of the second looks
 through the tiles. Logits are compared in FP32, before any rounding. Bytes moved: the head once, x once per program.
 """
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def head_kernel(
     m = tl.arange(0, COLUMNS)
     logits = tl.where((n < N)[:, None], logits, float("-inf"))
     if LOGITS:
-        tl.store(logits_ptr + m[None, :] * N + n[:, None], logits, mask=(m < rows)[None, :] & (n < N)[:, None])
+        tl.store(
+            logits_ptr + m[None, :] * N + n[:, None], logits, mask=(m < rows)[None, :] & (n < N)[:, None]
+        )
     best, where = tl.max(logits, 0, return_indices=True, return_indices_tie_break_left=True)
     tl.store(best_ptr + m * tiles + tl.program_id(0), best, mask=m < rows)
     tl.store(where_ptr + m * tiles + tl.program_id(0), first + where, mask=m < rows)
@@ -60,7 +62,14 @@ def scan(best_ptr, where_ptr, tiles, m, rows, COLUMNS: tl.constexpr, SCAN: tl.co
 
 @triton.jit
 def choose_kernel(
-    best_ptr, where_ptr, choices_ptr, rows, tiles, COLUMNS: tl.constexpr, SCAN: tl.constexpr, PDL: tl.constexpr
+    best_ptr,
+    where_ptr,
+    choices_ptr,
+    rows,
+    tiles,
+    COLUMNS: tl.constexpr,
+    SCAN: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     if PDL:  # the last kernel of a step: the next step starts when this one's work is complete
         tl.extra.cuda.gdc_wait()
@@ -98,12 +107,14 @@ def head_argmax(
     vocab, hidden = weight.shape
     tiles = head_tiles(vocab, tile)
     head_kernel[(tiles,)](
-        x, gain, weight, best, where, best if logits is None else logits, rows, eps, tiles, vocab, hidden, tile.features,
-        columns(rows, 1), tile.block, tile.stages, tile.early, logits is not None, num_warps=tile.warps,
+        x, gain, weight, best, where, best if logits is None else logits, rows, eps, tiles, vocab, hidden,
+        tile.features, columns(rows, 1), tile.block, tile.stages, tile.early, logits is not None, num_warps=tile.warps,
         **options(x.device),
     )  # fmt: skip
     if choices is not None:
-        choose_kernel[(1,)](best, where, choices, rows, tiles, *scan_shape(rows), num_warps=8, **options(x.device))
+        choose_kernel[(1,)](
+            best, where, choices, rows, tiles, *scan_shape(rows), num_warps=8, **options(x.device)
+        )
 
 
 def head_reference(x: Tensor, gain: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:

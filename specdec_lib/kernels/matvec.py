@@ -2,24 +2,24 @@
 
     x [rows, K], W [N, K] -> out [rows, N]
 
-``norm``: f is RMSNorm with a gain, its scale is applied to the sums. ``bias`` and ``residual`` are added. ``gated``: W is
-[2 N, K], gate above up, and out = silu(gate) * up. Bytes moved: W once, x once per program (from the L2 cache), out once.
+``norm``: f is RMSNorm with a gain, its scale is applied to the sums. ``bias`` and ``residual`` are added. ``gated``: W
+is [2 N, K], gate above up, and out = silu(gate) * up. Bytes moved: W once, x once per program (from the L2 cache), out
+once.
 
 **How a narrow matrix fills tensor cores.** A program owns ``features`` outputs and reads each of their weight rows as
 ``slices`` pieces of the K axis. Piece s of feature n is row s * features + n of a 64-row tile; the columns of the other
 operand are the same pieces of x, ``columns`` per slice. One matrix product then gives all pairs of pieces; only equal
 pieces count, and their sum is the result. Tensor cores have work to spare here: the product waits for memory.
 
-The number of columns is fixed (8 per slice up to 8 rows, then 16): one row and eight rows run the same instructions in the
-same order, so a row's result does not depend on how many rows stand beside it.
+The number of columns is fixed (8 per slice up to 8 rows, then 16): one row and eight rows run the same instructions in
+the same order, so a row's result does not depend on how many rows stand beside it.
 """
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
@@ -49,7 +49,15 @@ def columns(rows: int, slices: int) -> int:
 
 @triton.jit
 def weights(
-    w_ptr, row_at, feature, r_from, at, N: tl.constexpr, K: tl.constexpr, FEATURES: tl.constexpr, EVEN: tl.constexpr
+    w_ptr,
+    row_at,
+    feature,
+    r_from,
+    at,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    FEATURES: tl.constexpr,
+    EVEN: tl.constexpr,
 ):
     """One step's weight tile [R, BLOCK]; weights are read once, so they are the first to leave the L2 cache."""
     pointers = w_ptr + row_at[:, None] + at[None, :]
@@ -86,13 +94,14 @@ def add_step(sums, squares, w, x, gain, NORM: tl.constexpr):
 @triton.jit
 def product(
     x_ptr, gain_ptr, w_ptr, extra_ptr, first, rows, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr,
-    FEATURES: tl.constexpr, RUN: tl.constexpr, GAP: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
-    EARLY: tl.constexpr, NORM: tl.constexpr, EXTRA: tl.constexpr, PDL: tl.constexpr,
+    FEATURES: tl.constexpr, RUN: tl.constexpr, GAP: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK:
+    tl.constexpr, STAGES: tl.constexpr, EARLY: tl.constexpr, NORM: tl.constexpr, EXTRA: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Sums [PARTS * SLICES * FEATURES, SLICES * COLUMNS] and x's sums of squares [SLICES * COLUMNS], both FP32.
 
     The program's features are runs of ``RUN`` that lie ``GAP`` apart, from ``first`` on. Holds the kernel's wait: the
-    first ``EARLY`` steps' weights are loaded before it. With ``EXTRA`` also the program's elements of ``extra_ptr`` [rows, N], read beside the loop: [FEATURES, COLUMNS].
+    first ``EARLY`` steps' weights are loaded before it. With ``EXTRA`` also the program's elements of ``extra_ptr``
+    [rows, N], read beside the loop: [FEATURES, COLUMNS].
     """
     SPAN: tl.constexpr = (K + SLICES * BLOCK - 1) // (SLICES * BLOCK) * BLOCK
     EVEN: tl.constexpr = (N % FEATURES == 0) and (K % (SLICES * BLOCK) == 0)
@@ -218,7 +227,8 @@ def matvec(
     residual: Tensor | None = None,
     gated: bool = False,
 ) -> None:
-    """Write ``out`` [rows, N] from ``x`` [rows, K] and ``weight`` [N, K] ([2 N, K] if gated); ``residual`` may be ``out``."""
+    """Write ``out`` [rows, N] from ``x`` [rows, K] and ``weight`` [N, K] ([2 N, K] if gated); ``residual`` may be
+    ``out``."""
     n, k = weight.shape[0] // (2 if gated else 1), weight.shape[1]
     programs, steps = triton.cdiv(n, tile.features), triton.cdiv(k, tile.slices * tile.block)
     matvec_kernel[(programs,)](

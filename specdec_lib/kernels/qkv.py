@@ -5,7 +5,7 @@
 A program owns as many features of the first half of a head as of its second half, so that it holds both parts of every
 rotation. Bytes moved: W once, x once per program (from the L2 cache), queries and ``rows`` cache rows out.
 """
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def qkv(
     rows: int,
     tile: Tile,
 ) -> None:
-    """Write ``queries`` [rows, heads * D] and rows ``position + offset`` onward of ``keys``, ``values`` [KV, capacity, D].
+    """Write ``queries`` [rows, heads * D] and rows ``position + offset`` onward of ``keys``, ``values`` [KV, capacity,
+    D].
 
     ``weight`` [(heads + 2 KV) * D, hidden]; ``cos``, ``sin`` [table, D]: rope table. Cache rows before ``kept`` stay as
     they are. ``position`` and ``kept`` [1] are on the device and read before the kernel's wait: they must be complete
@@ -96,8 +97,9 @@ def qkv(
     steps = triton.cdiv(hidden, tile.slices * tile.block)
     qkv_kernel[(weight.shape[0] // tile.features,)](
         x, gain, weight, x if bias is None else bias, queries, keys, values, cos, sin, position, kept, rows, offset,
-        capacity, cos.shape[0], eps, heads, kv_heads, dim, hidden, tile.features, tile.slices, columns(rows, tile.slices),
-        tile.block, tile.stages, min(tile.early, steps), bias is not None, num_warps=tile.warps, **options(x.device),
+        capacity, cos.shape[0], eps, heads, kv_heads, dim, hidden, tile.features, tile.slices, columns(rows,
+        tile.slices), tile.block, tile.stages, min(tile.early, steps), bias is not None, num_warps=tile.warps,
+        **options(x.device),
     )  # fmt: skip
 
 
