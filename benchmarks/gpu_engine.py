@@ -4,7 +4,7 @@
     steps,speedup,modes,kernels,attention,transformers,memory,graphs]
 
 Writes gpu_engine.csv (every figure with its setting, n, spread, and the floor and aim it is held against) and
-provenance.json, and prints the table. Times are medians, by CUDA events where one captured graph is timed and by the
+gpu_engine.json (provenance), and prints the table. Times are medians, by CUDA events where one captured graph is timed and by the
 host clock where a whole run is. Random weights: times are valid, texts mean nothing, acceptance is imposed (synthetic).
 """
 
@@ -614,7 +614,7 @@ class Run:
                 role: {name: list(tile) for name, tile in decoder.tiles.items()}
                 for role, decoder in (("target", engine.verify), ("draft", engine.propose))
             }
-        (self.folder / "provenance.json").write_text(json.dumps(self.provenance, indent=1) + "\n")
+        (self.folder / "gpu_engine.json").write_text(json.dumps(self.provenance, indent=1) + "\n")
 
 
 def figure(row: dict[str, str]) -> Figure:
