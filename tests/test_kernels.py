@@ -1,20 +1,28 @@
-"""Each kernel against its plain PyTorch reference: on a GPU, or through Triton's interpreter (TRITON_INTERPRET=1)."""
+"""Each kernel against its plain PyTorch reference: on a GPU, else through Triton's interpreter, else skipped."""
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("triton", reason="the kernels need Triton")
 CUDA = torch.cuda.is_available()
+if not CUDA and "triton" not in sys.modules:
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
+pytest.importorskip("triton", reason="the kernels need Triton (also for its interpreter)")
 if not CUDA and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("needs a CUDA device, or TRITON_INTERPRET=1", allow_module_level=True)
+    pytest.skip(
+        "needs a CUDA device, or TRITON_INTERPRET=1 before Triton is imported", allow_module_level=True
+    )
 
+from specdec_lib.acceptance import Imposed  # noqa: E402
+from specdec_lib.decoding import autoregressive, speculative  # noqa: E402
 from specdec_lib.device_state import DecodeState  # noqa: E402
 from specdec_lib.fused import FusedDecoder  # noqa: E402
+from specdec_lib.graphs import GraphEngine  # noqa: E402
 from specdec_lib.kernels.attention import attend, attention_reference, chunk, workspace  # noqa: E402
 from specdec_lib.kernels.commit import FusedState, Maxima  # noqa: E402
 from specdec_lib.kernels.embed import embed  # noqa: E402
@@ -22,6 +30,7 @@ from specdec_lib.kernels.head import head_argmax, head_reference, head_tiles  # 
 from specdec_lib.kernels.matvec import Tile, matvec, matvec_reference  # noqa: E402
 from specdec_lib.kernels.qkv import qkv, qkv_reference  # noqa: E402
 from specdec_lib.pairs import load_pair  # noqa: E402
+from specdec_lib.proposers import DraftModel, ForcedDraft  # noqa: E402
 
 CHUNK = chunk(32)[0]
 DEVICE = torch.device("cuda" if CUDA else "cpu")
@@ -204,3 +213,22 @@ def test_a_fused_step_is_the_plain_forward(name: str) -> None:
         assert distance(logits, wanted) < 1e-5
         assert torch.equal(choices, wanted.argmax(-1))
     assert distance(ours.keys, plain.keys) < 1e-5
+
+
+def test_the_compiled_engine_without_capture() -> None:
+    """Rounds, commits and text of mode "compiled", with its functions called where graphs would be replayed."""
+    from tests.test_graphs import Direct
+
+    pair = load_pair("tiny-llama", DEVICE, "fp32")
+    prompt, new = [5, 17, 250, 3, 42, 8], 9
+    plain = autoregressive(pair.target, prompt, new).tokens
+    wanted = speculative(pair.target, DraftModel(pair.draft), prompt, new, 2)
+    engine = GraphEngine(pair.target, pair.draft, 2, "compiled", 16, Direct)
+    found = engine.speculative(prompt, new)
+    assert found.tokens == plain and found.rounds == wanted.rounds
+    assert engine.autoregressive(prompt, new).tokens == plain
+    passes = [True, False, True] * 3
+    wanted = speculative(
+        pair.target, ForcedDraft(pair.draft, plain, passes), prompt, new, 2, acceptance=Imposed(plain, passes)
+    )
+    assert engine.speculative(prompt, new, script=plain, passes=passes).rounds == wanted.rounds
