@@ -76,14 +76,34 @@ class Captured:
 
 @dataclass
 class GraphGeneration(Generation):
-    """A run by captured graphs. ``replays`` of the round's (or step's) graph, of which ``surplus`` changed nothing;
+    """A run by captured graphs, in ``device_seconds`` by the GPU's own clock (NaN on a CPU), beside the host's
+    ``seconds``. ``replays`` of the round's (or step's) graph, of which ``surplus`` changed nothing;
     ``natural``: what the target would have accepted in each round, also where a trace imposed something else.
     """
 
     mode: str = ""
+    device_seconds: float = float("nan")
     replays: int = 0
     surplus: int = 0
     natural: list[int] = field(default_factory=list)
+
+
+class DeviceClock:
+    """Seconds on the GPU's own clock from creation to ``stop``; read them after the device is idle. NaN on a CPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        cuda = device.type == "cuda"
+        self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if cuda else []
+        if cuda:
+            self.marks[0].record()
+
+    def stop(self) -> None:
+        if self.marks:
+            self.marks[1].record()
+
+    @property
+    def seconds(self) -> float:
+        return self.marks[0].elapsed_time(self.marks[1]) / 1e3 if self.marks else float("nan")
 
 
 class GraphEngine:
@@ -180,16 +200,17 @@ class GraphEngine:
         ids, start, _ = self._start(prompt, max_new_tokens, prefilled, None, False)
         self.state.begin(ids, max_new_tokens)
         host, before = HostTraffic(), self.step.replays
-        watch = Stopwatch(self.target.device, instrument=False)
+        watch, clock = Stopwatch(self.target.device, instrument=False), DeviceClock(self.target.device)
         self.state.commit_one(start.logits.argmax(-1))
         for _ in range(max_new_tokens - 1):
             self.step.replay()
         tokens = host.read(self.state.text[len(ids) : len(ids) + max_new_tokens])
+        clock.stop()
         watch.stop()
         replays = self.step.replays - before
         return GraphGeneration(
             tokens=tokens, seconds=watch.seconds, prefill_seconds=start.seconds, host_reads=host.reads,
-            host_copies=host.copies, host_bytes=host.bytes, target_calls=replays, mode=self.mode, replays=replays,
+            host_copies=host.copies, host_bytes=host.bytes, target_calls=replays, mode=self.mode, device_seconds=clock.seconds, replays=replays,
         )  # fmt: skip
 
     @torch.inference_mode()
@@ -233,7 +254,7 @@ class GraphEngine:
         state.begin(ids, max_new_tokens, script, passes)
         host, before, emitted = HostTraffic(), self.round.replays, 0
         tokens: list[int] = []
-        watch = Stopwatch(self.target.device, instrument=False)
+        watch, clock = Stopwatch(self.target.device, instrument=False), DeviceClock(self.target.device)
         state.first.copy_(start.logits.argmax(-1))
         if draft_start:
             state.draft_first.copy_(draft_start.logits.argmax(-1))
@@ -243,6 +264,7 @@ class GraphEngine:
                 self.round.replay()
             committed, *tokens = host.read(torch.cat((state.committed, state.text[at:end])))
             emitted = committed - at
+        clock.stop()
         watch.stop()
         replays = self.round.replays - before
         count = int(state.rounds)
@@ -252,7 +274,7 @@ class GraphEngine:
             draft_prefill_seconds=draft_start.seconds if draft_start else 0.0,
             rounds=[Round(proposed, accepted, kept) for proposed, accepted, kept, _ in log],
             host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes, target_calls=count,
-            draft_calls=count * self.k if self.propose else 0, mode=self.mode, replays=replays, surplus=replays - count,
+            draft_calls=count * self.k if self.propose else 0, mode=self.mode, device_seconds=clock.seconds, replays=replays, surplus=replays - count,
             natural=[row[3] for row in log],
         )  # fmt: skip
 

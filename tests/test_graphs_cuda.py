@@ -35,6 +35,7 @@ def test_fp32_tokens_and_rounds_equal_eager(name: str, mode: str) -> None:
         assert engine.graphs == 2
         ar = engine.autoregressive(PROMPT, NEW)
         assert ar.tokens == plain and ar.replays == NEW - 1 and ar.host_reads == 1
+        assert 0 < ar.device_seconds <= ar.seconds * 1.01
         found = engine.speculative(PROMPT, NEW)
         wanted = speculative(pair.target, DraftModel(pair.draft), PROMPT, NEW, k)
         assert found.tokens == plain and found.rounds == wanted.rounds, k

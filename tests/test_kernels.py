@@ -220,14 +220,14 @@ def test_the_compiled_engine_without_capture() -> None:
     from tests.test_graphs import Direct
 
     pair = load_pair("tiny-llama", DEVICE, "fp32")
-    prompt, new = [5, 17, 250, 3, 42, 8], 9
+    prompt, new = [5, 17, 250, 3, 42, 8], 5
     plain = autoregressive(pair.target, prompt, new).tokens
     wanted = speculative(pair.target, DraftModel(pair.draft), prompt, new, 2)
-    engine = GraphEngine(pair.target, pair.draft, 2, "compiled", 16, Direct)
+    engine = GraphEngine(pair.target, pair.draft, 2, "compiled", 11, Direct)
     found = engine.speculative(prompt, new)
     assert found.tokens == plain and found.rounds == wanted.rounds
     assert engine.autoregressive(prompt, new).tokens == plain
-    passes = [True, False, True] * 3
+    passes = [True, False, True, True, True]
     wanted = speculative(
         pair.target, ForcedDraft(pair.draft, plain, passes), prompt, new, 2, acceptance=Imposed(plain, passes)
     )
