@@ -30,8 +30,9 @@ import torch
 
 from specdec_lib.acceptance import iid_passes
 from specdec_lib.bandwidth import read_bandwidth
+from specdec_lib.capture import Captured
 from specdec_lib.decoding import autoregressive, speculative
-from specdec_lib.graphs import Captured, GraphEngine
+from specdec_lib.graphs import GraphEngine
 from specdec_lib.nvml import read_gpu
 from specdec_lib.pairs import load_pair
 from specdec_lib.paths import engine_hash

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from specdec_lib.cache import KVCache
-from specdec_lib.graphs import Captured, GraphEngine
+from specdec_lib.capture import Captured
+from specdec_lib.graphs import GraphEngine
 from specdec_lib.model import DecoderModel
 
 GIB, MIB = 1 << 30, 1 << 20

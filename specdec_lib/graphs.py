@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from .acceptance import check_trace
+from .capture import Captured, DeviceClock, Replayable
 from .decoding import check_prompt, check_request, is_count
 from .device_state import DecodeState
 from .errors import (
@@ -41,39 +42,6 @@ from .timing import Stopwatch
 MODES = ("graphs", "compiled")
 
 
-class Replayable(Protocol):
-    """Work that can be repeated without the host; ``replays`` counts how often it was."""
-
-    replays: int
-
-    def replay(self) -> None: ...
-
-
-class Captured:
-    """A function captured in a CUDA graph. ``pool`` is shared by all graphs of an engine.
-
-    ``seconds``: warm-up (which compiles kernels) and capture. ``work`` must be harmless to run once beforehand.
-    """
-
-    def __init__(self, work: Callable[[], None], pool: Any) -> None:
-        start = perf_counter()
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            work()
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.synchronize()
-        self.graph, self.replays = torch.cuda.CUDAGraph(), 0
-        with torch.cuda.graph(self.graph, pool=pool):
-            work()
-        torch.cuda.synchronize()
-        self.seconds = perf_counter() - start
-
-    def replay(self) -> None:
-        self.replays += 1
-        self.graph.replay()
-
-
 @dataclass
 class GraphGeneration(Generation):
     """A run by captured graphs, in ``device_seconds`` by the GPU's own clock (NaN on a CPU), beside the host's
@@ -86,24 +54,6 @@ class GraphGeneration(Generation):
     replays: int = 0
     surplus: int = 0
     natural: list[int] = field(default_factory=list)
-
-
-class DeviceClock:
-    """Seconds on the GPU's own clock from creation to ``stop``; read them after the device is idle. NaN on a CPU."""
-
-    def __init__(self, device: torch.device) -> None:
-        cuda = device.type == "cuda"
-        self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if cuda else []
-        if cuda:
-            self.marks[0].record()
-
-    def stop(self) -> None:
-        if self.marks:
-            self.marks[1].record()
-
-    @property
-    def seconds(self) -> float:
-        return self.marks[0].elapsed_time(self.marks[1]) / 1e3 if self.marks else float("nan")
 
 
 class GraphEngine:
@@ -210,7 +160,8 @@ class GraphEngine:
         replays = self.step.replays - before
         return GraphGeneration(
             tokens=tokens, seconds=watch.seconds, prefill_seconds=start.seconds, host_reads=host.reads,
-            host_copies=host.copies, host_bytes=host.bytes, target_calls=replays, mode=self.mode, device_seconds=clock.seconds, replays=replays,
+            host_copies=host.copies, host_bytes=host.bytes, target_calls=replays, mode=self.mode, device_seconds=clock.seconds,
+            replays=replays,
         )  # fmt: skip
 
     @torch.inference_mode()
@@ -274,7 +225,8 @@ class GraphEngine:
             draft_prefill_seconds=draft_start.seconds if draft_start else 0.0,
             rounds=[Round(proposed, accepted, kept) for proposed, accepted, kept, _ in log],
             host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes, target_calls=count,
-            draft_calls=count * self.k if self.propose else 0, mode=self.mode, device_seconds=clock.seconds, replays=replays, surplus=replays - count,
+            draft_calls=count * self.k if self.propose else 0, mode=self.mode, device_seconds=clock.seconds,
+            replays=replays, surplus=replays - count,
             natural=[row[3] for row in log],
         )  # fmt: skip
 
