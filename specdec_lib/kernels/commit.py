@@ -4,7 +4,7 @@ The same as ``DecodeState.commit_one``, ``propose`` and ``commit_round``, which 
 place of eight to thirty. One program; bytes moved: the head's maxima per tile.
 """
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportAttributeAccessIssue=false
-# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false, reportOptionalMemberAccess=false
+# pyright: reportArgumentType=false, reportCallIssue=false, reportAssignmentType=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 

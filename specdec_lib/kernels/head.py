@@ -5,7 +5,7 @@ keeps its largest and where it is; the logits themselves are written only on req
 through the tiles. Logits are compared in FP32, before any rounding. Bytes moved: the head once, x once per program.
 """
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportAttributeAccessIssue=false
-# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false, reportOptionalMemberAccess=false
+# pyright: reportArgumentType=false, reportCallIssue=false, reportAssignmentType=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ The number of columns is fixed (8 per slice up to 8 rows, then 16): one row and 
 the same order, so a row's result does not depend on how many rows stand beside it.
 """
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportAttributeAccessIssue=false
-# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false, reportOptionalMemberAccess=false
+# pyright: reportArgumentType=false, reportCallIssue=false, reportAssignmentType=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 

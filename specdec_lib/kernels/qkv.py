@@ -6,7 +6,7 @@ A program owns as many features of the first half of a head as of its second hal
 rotation. Bytes moved: W once, x once per program (from the L2 cache), queries and ``rows`` cache rows out.
 """
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportAttributeAccessIssue=false
-# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false, reportOptionalMemberAccess=false
+# pyright: reportArgumentType=false, reportCallIssue=false, reportAssignmentType=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
