@@ -14,7 +14,8 @@ from specdec_lib import autoregressive, load_pair, speculative  # noqa: E402
 from specdec_lib.acceptance import Imposed, iid_passes  # noqa: E402
 from specdec_lib.correctness import forced  # noqa: E402
 from specdec_lib.errors import OutOfDeviceMemory  # noqa: E402
-from specdec_lib.graphs import MODES, GraphEngine  # noqa: E402
+from specdec_lib.graphs import GraphEngine  # noqa: E402
+from specdec_lib.modes import MODES  # noqa: E402
 from specdec_lib.prefilled import Prefilled  # noqa: E402
 from specdec_lib.proposers import DraftModel, ForcedDraft  # noqa: E402
 
