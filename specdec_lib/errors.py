@@ -31,6 +31,22 @@ class InvalidSetting(SpecDecError, ValueError):
     """A parameter outside its range: k < 1, an unknown formulation, a misspelt name."""
 
 
+class NoCudaDevice(SpecDecError, RuntimeError):
+    """A mode that captures CUDA graphs, on a device that is not a CUDA GPU."""
+
+
+class UnsupportedDevice(SpecDecError, RuntimeError):
+    """A GPU too old for the kernels or the number format that were asked for."""
+
+
+class TritonMissing(SpecDecError, ImportError):
+    """The fused kernels were asked for where Triton, or the compiler it needs, is not installed."""
+
+
+class OutOfDeviceMemory(SpecDecError, MemoryError):
+    """The GPU, or the share of it that this process may use, has too little memory left. A recorded outcome."""
+
+
 class CacheError(SpecDecError, RuntimeError):
     """An append or trim that the cache cannot do."""
 

@@ -15,7 +15,7 @@ if not torch.cuda.is_available():
 from specdec_lib import DraftModel, autoregressive, load_pair, speculative  # noqa: E402
 from specdec_lib.correctness import margin_rows  # noqa: E402
 from specdec_lib.decoding import FORMULATIONS  # noqa: E402
-from specdec_lib.host import HostReads  # noqa: E402
+from specdec_lib.host import HostTraffic  # noqa: E402
 from specdec_lib.prefilled import Prefilled  # noqa: E402
 
 PROMPT = [int(i) for i in torch.randint(0, 320, (300,), generator=torch.Generator().manual_seed(1))]
@@ -57,13 +57,13 @@ def test_a_round_waits_for_the_device_only_where_the_host_reads(
     pair = load_pair("tiny-llama", "cuda", "fp32")
     target = Prefilled.compute(pair.target, PROMPT, 48)
     draft = DraftModel(pair.draft, Prefilled.compute(pair.draft, PROMPT, 48))
-    read = HostReads.read
+    read = HostTraffic.read
 
-    def fenced(self: HostReads, tensor: Any) -> list[int]:
+    def fenced(self: HostTraffic, tensor: Any) -> list[int]:
         with syncs("default"):
             return read(self, tensor)
 
-    monkeypatch.setattr(HostReads, "read", fenced)
+    monkeypatch.setattr(HostTraffic, "read", fenced)
     with syncs("error"):
         done = speculative(pair.target, draft, PROMPT, 48, formulation=formulation, prefilled=target)
         plain = autoregressive(pair.target, PROMPT, 48, prefilled=target)

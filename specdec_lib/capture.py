@@ -1,0 +1,60 @@
+"""Capturing and replaying CUDA graphs, and the device's own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+
+
+class Replayable(Protocol):
+    """Work that can be repeated without the host; ``replays`` counts how often it was."""
+
+    replays: int
+
+    def replay(self) -> None: ...
+
+
+class Captured:
+    """A function captured in a CUDA graph. ``pool`` is shared by all graphs of an engine.
+
+    ``seconds``: warm-up (which compiles kernels) and capture. ``work`` must be harmless to run once beforehand.
+    """
+
+    def __init__(self, work: Callable[[], None], pool: Any) -> None:
+        start = perf_counter()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            work()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        self.graph, self.replays = torch.cuda.CUDAGraph(), 0
+        with torch.cuda.graph(self.graph, pool=pool):
+            work()
+        torch.cuda.synchronize()
+        self.seconds = perf_counter() - start
+
+    def replay(self) -> None:
+        self.replays += 1
+        self.graph.replay()
+
+
+class DeviceClock:
+    """Seconds on the GPU's own clock from creation to ``stop``; read them after the device is idle. NaN on a CPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        cuda = device.type == "cuda"
+        self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if cuda else []
+        if cuda:
+            self.marks[0].record()
+
+    def stop(self) -> None:
+        if self.marks:
+            self.marks[1].record()
+
+    @property
+    def seconds(self) -> float:
+        return self.marks[0].elapsed_time(self.marks[1]) / 1e3 if self.marks else float("nan")
