@@ -58,7 +58,8 @@ class Bench:
 
     def run(self, v: Variant, new: int | None = None, instrument: bool = False) -> Generation:
         """Decode ``new`` tokens (the cell's, if not given) the way ``v`` says."""
-        cell, new = self.cell, new or self.cell.new
+        cell = self.cell
+        new = int(new or cell.new)
         shared: Any = {"prefilled": cell.target, "instrument": instrument}
         if v.proposer == "none":
             return autoregressive(cell.pair.target, cell.prompt, new, **shared)

@@ -26,6 +26,8 @@ from .mechanisms import Cell, cell_spec, cells, trace
 from .records import validate
 from .variants import AR, Variant, passes_of, resolved
 
+# pandas' types say that df[column] may be almost anything; in this module a table is just a table.
+Table = Any
 LONGEST = 4096  # the development texts reach this far; beyond it the fit extrapolates, and says so
 COMPONENTS = ("ar step", "draft forward", "verification", "repair", "round overhead")
 LEVEL = 0.95
@@ -69,7 +71,7 @@ def costs_table(study: Study, say: Say = lambda line: None) -> pd.DataFrame:
             rows.append(shared | settings | {"bonus": None if plain else v.bonus} | row)
         say(f"{number}/{len(planned)} {spec['name']}")
     kept = [name for name in _COST_COLUMNS if name in rows[0]]
-    return validate(pd.DataFrame(rows)[kept], "costs")
+    return validate(pd.DataFrame(rows, columns=kept), "costs")
 
 
 _COST_COLUMNS = (
@@ -124,7 +126,7 @@ def _plane(rows: float, context: float) -> np.ndarray:
     return np.array([1.0, rows, context / 1024, rows * context / 1024])
 
 
-def fit(costs: pd.DataFrame) -> list[Costs]:
+def fit(costs: Table) -> list[Costs]:
     """Least squares per development family. ``costs``: schema "costs"."""
     return [_fit_family(str(family), part) for family, part in costs.groupby("family", sort=False)]
 
@@ -161,7 +163,7 @@ def _solve(rows: Any, design: Callable[[Any], np.ndarray], values: Any) -> np.nd
     return np.linalg.lstsq(matrix, np.asarray(values, dtype=float), rcond=None)[0]
 
 
-def fit_table(study: Study, costs: pd.DataFrame) -> pd.DataFrame:
+def fit_table(study: Study, costs: Table) -> pd.DataFrame:
     """Every component at every context, with its interval over development families (schema "cost-fit").
 
     In seconds and in AR steps. Verification per k, over the k + 1 rows of the repair-free formulation. Rows of a
@@ -204,9 +206,7 @@ def t_interval(values: Iterable[float], level: float = LEVEL) -> tuple[float, fl
     return float(found.mean()), float(found.mean() - half), float(found.mean() + half)
 
 
-def predictions_table(
-    study: Study, costs: pd.DataFrame, phase: str = "cost-model"
-) -> tuple[pd.DataFrame, str]:
+def predictions_table(study: Study, costs: Table, phase: str = "cost-model") -> tuple[pd.DataFrame, str]:
     """R of every held-out cell and variant before it is measured (schema "predictions"), and the prediction's hash.
 
     It is written once, as an immutable file beside the jobs; a second call reads it, also when costs were measured anew
@@ -259,7 +259,7 @@ def _predicted(
     }  # fmt: skip
 
 
-def residuals_table(predictions: pd.DataFrame, ratios: pd.DataFrame) -> pd.DataFrame:
+def residuals_table(predictions: Table, ratios: Table) -> pd.DataFrame:
     """Predicted and measured R side by side (schema "residuals"). ``residual`` = measured / predicted - 1."""
     keys = ["profile", "design_hash", "context_tokens", "family", "variant"]
     measured = ratios[[*keys, "R", "R_low", "R_high", "ar_median_s", "spec_median_s", "rounds_n"]].rename(
@@ -279,7 +279,7 @@ def residuals_table(predictions: pd.DataFrame, ratios: pd.DataFrame) -> pd.DataF
     return validate(joined, "residuals")
 
 
-def in_sample_residuals(costs: pd.DataFrame) -> pd.Series:
+def in_sample_residuals(costs: Table) -> pd.Series:
     """Measured / fitted - 1 of R for the development runs themselves, from their own counts."""
     found = []
     for one in fit(costs):
@@ -297,7 +297,7 @@ def in_sample_residuals(costs: pd.DataFrame) -> pd.Series:
     return pd.Series(found, name="residual")
 
 
-def break_even_table(study: Study, costs: pd.DataFrame, traces: pd.DataFrame) -> pd.DataFrame:
+def break_even_table(study: Study, costs: Table, traces: Table) -> pd.DataFrame:
     """Break-even alpha at the design's k, and the best k at the traces' mean alpha (schema "break-even")."""
     fitted, rows = fit(costs), []
     k, new = study.profile.k, study.profile.new_tokens

@@ -145,7 +145,7 @@ def numerics_table(study: Study, say: Say = lambda line: None) -> pd.DataFrame:
     return validate(pd.DataFrame(rows), "numerics")
 
 
-def ratios(runs: pd.DataFrame) -> pd.DataFrame:
+def ratios(runs: Any) -> pd.DataFrame:
     """One row per (context, family, variant): medians over repeats and R = AR / variant (schema "ratios")."""
     rows = []
     keys = ["profile", "design_hash", "phase", "pair", "dtype", "device", "context_tokens", "family"]

@@ -270,7 +270,7 @@ def test_relaxed_acceptance_is_predicted_from_the_judged_proposals(project: Path
         for i, (gap, accepted, reached) in enumerate(gaps)
     ]  # fmt: skip
     proposals = validate(pd.DataFrame(rows), "proposals")
-    alphas = guesses.relaxed_alphas(proposals).set_index("delta")["alpha"]
+    alphas: Any = guesses.relaxed_alphas(proposals).set_index("delta")["alpha"]
     assert alphas[0.0] == alphas[0.5] == pytest.approx(2 / 3) and alphas[1.0] == alphas[4.0] == 1.0
     write_table(proposals, folder / "acceptance.csv", "proposals")
     frame = relaxed.tradeoff(only("relaxed", project))

@@ -67,6 +67,8 @@ def study(folder: Path) -> Study:
 def test_a_phase_gives_every_variant_on_every_cell(
     phase: str, study: Study, ran: list[str], tmp_path: Path
 ) -> None:
+    runs: Any
+    quality: Any
     runs, quality = run_phase(study, phase, quality=phase == "relaxed")
     names = ["ar", *(v.name for v in PHASES[phase])]
     assert list(dict.fromkeys(runs["variant"])) == names and len(runs) == 2 * len(names)
@@ -96,6 +98,7 @@ def test_a_phase_gives_every_variant_on_every_cell(
 
 def test_counts_of_every_variant_are_what_its_trace_says(study: Study) -> None:
     """The identities, in every variant and for every phase: rounds, calls, and what is proposed."""
+    runs: Any
     _, traces = proposals_tables(study)
     (recorded,) = traces["passes"]
     bits = [bit == "1" for bit in recorded]
@@ -150,6 +153,8 @@ def test_an_interruption_loses_no_finished_cell(
 
 
 def test_proposals_and_traces(study: Study) -> None:
+    proposals: Any
+    traces: Any
     proposals, traces = proposals_tables(study)
     assert set(traces["identical"]) == {True}
     assert list(traces["rounds_n"]) == list(traces["rounds_by_trace_n"])
@@ -190,7 +195,7 @@ def test_iid_bits_nest_and_have_their_rate() -> None:
 # --- numerics -----------------------------------------------------------------------------------------------
 
 
-def widths(pair: Pair) -> pd.DataFrame:
+def widths(pair: Pair) -> Any:
     start = Prefilled.compute(pair.target, PROMPT, 16)
     tokens = autoregressive(pair.target, PROMPT, 16, prefilled=start).tokens
     return pd.DataFrame(width_rows(pair.target, start, PROMPT, tokens, "fp32"))
@@ -242,7 +247,7 @@ TRUTH = Costs(
 )  # fmt: skip
 
 
-def made_up_costs(contexts: tuple[int, ...] = (2048, 4096)) -> pd.DataFrame:
+def made_up_costs(contexts: tuple[int, ...] = (2048, 4096)) -> Any:
     """Rows whose times follow ``TRUTH`` exactly, with the counts of a random trace."""
     rng, rows = np.random.default_rng(1), []
     shared = {"profile": "toy", "design_hash": "0" * 16, "repeat": 1, "new_tokens": 64}
@@ -311,7 +316,8 @@ def test_predictions_are_written_once_and_measured_rows_carry_their_hash(
     tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = study_in(tmp_path / "data" / "toy")
-    table = costs.costs_table(study)
+    found: Any
+    table: Any = costs.costs_table(study)
     assert set(table["family"]) == set(study.design.measurement.development)
     assert not set(table["family"]) & set(study.profile.families), "never fitted on a held-out family"
     assert not [name for name in ran if name.startswith("cost-model")], "predicted before it is measured"
