@@ -24,7 +24,7 @@ FORMULATIONS = ("reference", "repair-free")
 # Qwen2.5-1.5B-Instruct from its published config, and the published study's GPU.
 TARGET_STEP_BYTES, TARGET_KV_BYTES_PER_TOKEN = 3_087_428_608, 28_672
 GPU_BYTES_PER_S = 256e9
-_NEW_TOKENS, _K = 64, 4
+PUBLISHED_TOKENS, PUBLISHED_K = 64, 4
 _ALL_ACCEPT_ROUNDS, _BONUS_ROUNDS = 16, 13  # of 64 tokens: 64 / 4, and 64 / 5 rounded up
 
 
@@ -241,10 +241,10 @@ def audit(confirmatory: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for row in confirmatory.to_dict("records"):
         context = row["context_tokens"]
-        v = _NEW_TOKENS / (_BONUS_ROUNDS * published("draft-free", context))
-        c = (_NEW_TOKENS / (_ALL_ACCEPT_ROUNDS * published("all-accept", context)) - v) / _K
-        alpha = alpha_from_acceptance(row["acceptance_median"], _K)
-        step_s = row["ar_median_s"] / _NEW_TOKENS
+        v = PUBLISHED_TOKENS / (_BONUS_ROUNDS * published("draft-free", context))
+        c = (PUBLISHED_TOKENS / (_ALL_ACCEPT_ROUNDS * published("all-accept", context)) - v) / PUBLISHED_K
+        alpha = alpha_from_acceptance(row["acceptance_median"], PUBLISHED_K)
+        step_s = row["ar_median_s"] / PUBLISHED_TOKENS
         read_bytes = TARGET_STEP_BYTES + TARGET_KV_BYTES_PER_TOKEN * context
         rows.append(
             {
@@ -254,11 +254,11 @@ def audit(confirmatory: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
                 "alpha": alpha,
                 "v_steps": v,
                 "c_steps": c,
-                "rounds_n": _NEW_TOKENS / expected_tokens_per_round(alpha, _K),
-                "R_predicted": predicted_R(c, v, _K, alpha, new_tokens=None),
-                "R_predicted_finite": predicted_R(c, v, _K, alpha, new_tokens=_NEW_TOKENS),
+                "rounds_n": PUBLISHED_TOKENS / expected_tokens_per_round(alpha, PUBLISHED_K),
+                "R_predicted": predicted_R(c, v, PUBLISHED_K, alpha, new_tokens=None),
+                "R_predicted_finite": predicted_R(c, v, PUBLISHED_K, alpha, new_tokens=PUBLISHED_TOKENS),
                 "R_published": row["R_GM"],
-                "R_bonus_predicted": _NEW_TOKENS / (_BONUS_ROUNDS * ((_K + 1) * c + v)),
+                "R_bonus_predicted": PUBLISHED_TOKENS / (_BONUS_ROUNDS * ((PUBLISHED_K + 1) * c + v)),
                 "R_bonus_published": published("all-accept-bonus", context),
                 "ar_step_s": step_s,
                 "roofline_share": read_bytes / step_s / GPU_BYTES_PER_S,

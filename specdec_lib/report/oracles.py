@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from specdec_lib.costmodel import counts_from_trace
+from specdec_lib.costmodel import PUBLISHED_K, PUBLISHED_TOKENS, counts_from_trace
 from specdec_lib.report import audit, folders, mechanisms, published, style, text
 from specdec_lib.report.costline import FIT, line_at
 from specdec_lib.report.style import number
@@ -22,7 +22,6 @@ PUBLISHED = {
     ALL: {PLAIN: "all-accept", TEXT: "all-accept", BONUS: "all-accept-bonus"},
     FREE: {FREE_BONUS: "draft-free"},
 }
-PUBLISHED_TOKENS, PUBLISHED_K = 64, 4
 _SAME = 0.05  # times within this share of each other are one
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdec_lib.costmodel import Counts, counts_from_trace
+from specdec_lib.costmodel import PUBLISHED_K, PUBLISHED_TOKENS, Counts, counts_from_trace
 from specdec_lib.report import audit, folders, mechanisms, published
 from specdec_lib.report.costline import FIT, Line, line_at
-from specdec_lib.report.oracles import PUBLISHED_K, PUBLISHED_TOKENS
 
 Table = folders.Table
 PHASE, REFERENCE = "formulations", "reference"
