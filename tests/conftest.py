@@ -8,6 +8,8 @@ os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
 )  # before torch: test processes side by side must not fight for cores
 
+os.environ.setdefault("MPLBACKEND", "agg")  # figures are drawn without a screen
+
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

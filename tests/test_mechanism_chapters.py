@@ -222,13 +222,6 @@ def trace_rows() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def drawn_without_a_screen() -> None:
-    import matplotlib
-
-    matplotlib.use("agg")
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The design and the published tables; nothing measured."""

@@ -27,13 +27,6 @@ pytestmark = pytest.mark.usefixtures("nothing_committed")
 OURS = ("control-plane", "relaxed", "formulations", "numerics")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def drawn_without_a_screen() -> None:
-    import matplotlib
-
-    matplotlib.use("agg")
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     return make_project(tmp_path)

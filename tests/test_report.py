@@ -42,13 +42,6 @@ REPOSITORY = Path(__file__).parent.parent
 SHARES = {"draft": 0.6, "verify": 0.3, "accept": 0.02, "repair": 0.06, "other": 0.02}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def drawn_without_a_screen() -> None:
-    import matplotlib
-
-    matplotlib.use("agg")
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The design, the published tables and the prompts' lists; no results."""
