@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from .load import Snapshot, cpu_mhz, others_share, peak_rss_bytes
 from .model import DecoderModel
 from .naive import naive_pair
 from .numerics import width_rows
+from .nvml import gpu_columns
 from .pairs import Pair, load_pair
 from .prefilled import Prefilled
 from .prompts import build_prompt
@@ -26,6 +28,17 @@ from .proposers import DraftFree, DraftModel, ForcedDraft, Proposer
 from .variants import Variant, passes_of
 
 WARMUP_TOKENS = 16  # of every variant before the first timed run: kernels are chosen, pages touched
+
+
+@lru_cache(maxsize=1)
+def loaded_pair(name: str, device: str, dtype: str) -> Pair:
+    """The pair; a process that works off several jobs loads it once."""
+    return load_pair(name, device, dtype)
+
+
+def pair_of(spec: dict[str, Any]) -> Pair:
+    """The pair that a job asks for."""
+    return loaded_pair(spec["pair"], spec["device"], spec["dtype"])
 
 
 class Cell:
@@ -40,7 +53,7 @@ class Cell:
                 expected="the prompt that the prefill job built",
                 remedy="delete the profile's .prefill and jobs folders and run again",
             )
-        self.store, self.seconds = store, spec["prefill_s"][family]
+        self.store, self.seconds, self.mode = store, spec["prefill_s"][family], spec.get("mode", "eager")
         self.target = self.prefilled("target", pair.target)
 
     def prefilled(self, role: str, model: DecoderModel) -> Prefilled:
@@ -60,7 +73,7 @@ class Bench:
         """Decode ``new`` tokens (the cell's, if not given) the way ``v`` says."""
         cell = self.cell
         new = int(new or cell.new)
-        shared: Any = {"prefilled": cell.target, "instrument": instrument}
+        shared: Any = {"prefilled": cell.target, "instrument": instrument, "mode": cell.mode}
         if v.proposer == "none":
             return autoregressive(cell.pair.target, cell.prompt, new, **shared)
         assert v.k
@@ -95,7 +108,7 @@ def trace(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     A bit says whether the draft, given the target's own text so far, would choose the target's token. It is taken from
     a run that proposes the target's text throughout, so no refused token ever stands in a cache.
     """
-    pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
+    pair = pair_of(spec)
     cell = Cell(spec, pair, store, spec["families"][0])
     tokens = autoregressive(pair.target, cell.prompt, cell.new, prefilled=cell.target).tokens
     draft, everything = cell.prefilled("draft", pair.draft), [True] * cell.new
@@ -121,7 +134,7 @@ def trace(spec: dict[str, Any], store: Path) -> dict[str, Any]:
 
 def mechanism(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     """Timed runs of several variants on one cell, interleaved: forwards in odd repeats, backwards in even ones."""
-    pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
+    pair = pair_of(spec)
     bench = Bench(Cell(spec, pair, store, spec["families"][0]), spec["tokens"], spec["passes"])
     variants = [Variant(**v) for v in spec["variants"]]
     for v in variants:
@@ -135,7 +148,8 @@ def mechanism(spec: dict[str, Any], store: Path) -> dict[str, Any]:
             share = others_share(before, Snapshot.take())
             outputs.setdefault(v.name, done.tokens)
             row = {"variant": v.name, "repeat": repeat, "position": position, **counts(done, v)}
-            rows.append({**row, "others_cpu_share": share, "cpu_mhz": cpu_mhz()})
+            load = {"others_cpu_share": share, "cpu_mhz": cpu_mhz()}
+            rows.append({**row, **load, **gpu_columns(pair.device, done.device_seconds)})
     quality = [_quality(bench, v, outputs[v.name], spec["format"]) for v in variants * bool(spec["quality"])]
     machine = {"peak_rss_bytes": peak_rss_bytes(), "threads": torch.get_num_threads()}
     return {
@@ -186,7 +200,7 @@ def _quality(bench: Bench, v: Variant, tokens: list[int], format_name: str | Non
 
 def costs(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     """Stage times of one development cell, for fitting: AR, and every given variant once, instrumented."""
-    pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
+    pair = pair_of(spec)
     bench = Bench(Cell(spec, pair, store, spec["families"][0]), [], [])
     variants = [Variant(**v) for v in spec["variants"]]
     for v in variants:
@@ -202,7 +216,7 @@ def costs(spec: dict[str, Any], store: Path) -> dict[str, Any]:
 
 def numerics(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     """Widths against the plain step on one cell, in the study's dtype and, as a control, in FP32."""
-    pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
+    pair = pair_of(spec)
     cell = Cell(spec, pair, store, spec["families"][0])
     rows = width_rows(pair.target, cell.target, cell.prompt, spec["tokens"], pair.dtype)
     if pair.dtype != "fp32":

@@ -1,4 +1,4 @@
-"""Capturing and replaying CUDA graphs, and the device's own clock."""
+"""Capturing and replaying CUDA graphs."""
 
 from __future__ import annotations
 
@@ -40,21 +40,3 @@ class Captured:
     def replay(self) -> None:
         self.replays += 1
         self.graph.replay()
-
-
-class DeviceClock:
-    """Seconds on the GPU's own clock from creation to ``stop``; read them after the device is idle. NaN on a CPU."""
-
-    def __init__(self, device: torch.device) -> None:
-        cuda = device.type == "cuda"
-        self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if cuda else []
-        if cuda:
-            self.marks[0].record()
-
-    def stop(self) -> None:
-        if self.marks:
-            self.marks[1].record()
-
-    @property
-    def seconds(self) -> float:
-        return self.marks[0].elapsed_time(self.marks[1]) / 1e3 if self.marks else float("nan")

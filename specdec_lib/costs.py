@@ -28,7 +28,6 @@ from .variants import AR, Variant, passes_of, resolved
 
 # pandas' types say that df[column] may be almost anything; in this module a table is just a table.
 Table = Any
-LONGEST = 4096  # the development texts reach this far; beyond it the fit extrapolates, and says so
 COMPONENTS = ("ar step", "draft forward", "verification", "repair", "round overhead")
 LEVEL = 0.95
 MOST_K = 8  # fitted, and so the largest k that is asked about
@@ -47,22 +46,17 @@ def fitting_variants(study: Study) -> list[Variant]:
 
 def costs_table(study: Study, say: Say = lambda line: None) -> pd.DataFrame:
     """Instrumented runs of the development families (schema "costs"); never a held-out one."""
-    wanted = dict.fromkeys(context for context, _ in cells(study.profile))
-    contexts = [context for context in wanted if context <= LONGEST]
-    if not contexts:
-        raise InvalidSetting(
-            f"Profile {study.profile.name!r} has no mechanism cells up to {LONGEST} tokens.",
-            expected="a context that the development texts reach",
-            remedy="add one to [profiles.<name>.mechanisms]",
-        )
+    contexts = dict.fromkeys(context for context, _ in cells(study.profile))
     planned: list[Cell] = [(c, f) for c in contexts for f in study.design.measurement.development]
+    assert study.profile.mechanisms
     variants = fitting_variants(study)
     by_name = {v.name: v for v in variants}
     rows = []
     for number, cell in enumerate(planned, start=1):
         spec = cell_spec(
-            study, "costs", "costs", cell, variants=[dataclasses.asdict(v) for v in variants], repeats=1
-        )
+            study, "costs", "costs", cell, variants=[dataclasses.asdict(v) for v in variants],
+            repeats=study.profile.mechanisms.repeats,
+        )  # fmt: skip
         shared = shared_columns(study) | {"context_tokens": cell[0], "family": cell[1]}
         for row in run_from_store(study, spec, cell[0])["rows"]:
             v = by_name[row["variant"]]
@@ -223,7 +217,10 @@ def predictions_table(study: Study, costs: Table, phase: str = "cost-model") -> 
     if known is None:
         for cell in cells(study.profile):
             passes = trace(study, cell)["passes"]
-            rows += [_predicted(study, fitted, cell, v, passes) for v in variants]
+            rows += [
+                _predicted(study, fitted, cell, v, passes, int(costs["context_tokens"].max()))
+                for v in variants
+            ]
         known = {"rows": rows}
         write_job(path, spec, known)
     digest = sha256_text(canonical_json(known["rows"]))
@@ -233,7 +230,7 @@ def predictions_table(study: Study, costs: Table, phase: str = "cost-model") -> 
 
 
 def _predicted(
-    study: Study, fitted: list[Costs], cell: Cell, v: Variant, passes: list[bool]
+    study: Study, fitted: list[Costs], cell: Cell, v: Variant, passes: list[bool], longest: int
 ) -> dict[str, Any]:
     context, family = cell
     assert v.k
@@ -255,7 +252,7 @@ def _predicted(
         "R_predicted": math.exp(mean),
         "R_predicted_low": None if low is None else math.exp(low),
         "R_predicted_high": None if high is None else math.exp(high),
-        "extrapolated": context > LONGEST,
+        "extrapolated": context > longest,
     }  # fmt: skip
 
 
@@ -319,7 +316,7 @@ def break_even_table(study: Study, costs: Table, traces: Table) -> pd.DataFrame:
                     "c_steps": settings["c"], "v_steps": settings["v"](k + (formulation == "repair-free")),
                     "alpha": float(alpha), "break_even_alpha": break_even_alpha(k=k, **settings),
                     "best_k": chosen, "R_at_best_k": best,
-                    "extrapolated": context > LONGEST,
+                    "extrapolated": context > int(costs["context_tokens"].max()),
                 }
             )  # fmt: skip
     return validate(pd.DataFrame(rows), "break-even")

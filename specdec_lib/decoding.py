@@ -7,6 +7,7 @@ host. No forward runs after that.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -33,12 +34,19 @@ def autoregressive(
     *,
     prefilled: Prefilled | None = None,
     instrument: bool = False,
+    mode: str = "eager",
 ) -> Generation:
     """Greedy decoding, one target call per token: N tokens take N - 1 calls, the first comes from the prefill.
 
     ``prompt``: token ids, or text (needs ``target.tokenizer``). Without ``eos`` the tokens stay on the device until the
     end (one host read); with it every token is read. Raises ``InvalidPrompt``, ``InvalidSetting``, ``ContextTooLong``.
+
+    ``mode``: "eager", or "graphs" and "compiled", which replay captured CUDA graphs (``captured``); never a fallback.
     """
+    if mode != "eager":
+        return captured_engine().autoregressive(
+            target, prompt, max_new_tokens, eos, prefilled=prefilled, instrument=instrument, mode=mode
+        )
     ids, stop = check_prompt(target, prompt), check_request(max_new_tokens, eos)
     start = prefilled or Prefilled.compute(target, ids, max_new_tokens)
     start.rewind(target, ids, max_new_tokens)
@@ -58,6 +66,7 @@ def autoregressive(
     return Generation(
         tokens=output, seconds=watch.seconds, prefill_seconds=start.seconds, stage_seconds=watch.stages,
         host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes, target_calls=calls,
+        device_seconds=watch.device_seconds,
     )  # fmt: skip
 
 
@@ -76,6 +85,7 @@ def speculative(
     prefilled: Prefilled | None = None,
     instrument: bool = False,
     host: HostTraffic | None = None,
+    mode: str = "eager",
 ) -> Generation:
     """Speculative decoding (Leviathan et al. 2023; Chen et al. 2023), greedy by default, batch size 1.
 
@@ -90,10 +100,16 @@ def speculative(
       rounds the caches hold all committed tokens but one.
 
     One host read per round. ``host``: a counter to share with a proposer or a rule that talks to the host itself.
+    ``mode``: as in ``autoregressive``; the captured modes are repair-free with bonus.
     Raises ``InvalidPrompt``, ``InvalidSetting``, ``ContextTooLong``, ``VocabularyMismatch``.
     """
     ids, stop = check_prompt(target, prompt), check_request(max_new_tokens, eos)
     check_speculation(target, proposer, acceptance, k, bonus, formulation)
+    if mode != "eager":
+        return captured_engine().speculative(
+            target, proposer, ids, max_new_tokens, k, bonus, acceptance, formulation, eos, prefilled=prefilled,
+            instrument=instrument, mode=mode,
+        )  # fmt: skip
     check_room(target, len(ids), max_new_tokens)
     accept = Greedy() if acceptance is None else acceptance
     # Before the target's prefill: a draft may have fewer positions and refuse, and so may a rule.
@@ -165,8 +181,15 @@ def speculative(
         tokens=output, seconds=watch.seconds, prefill_seconds=start.seconds,
         draft_prefill_seconds=proposer.prefill_seconds, rounds=rounds, stage_seconds=watch.stages,
         host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes, target_calls=calls,
-        draft_calls=proposer.calls,
+        draft_calls=proposer.calls, device_seconds=watch.device_seconds,
     )  # fmt: skip
+
+
+def captured_engine() -> ModuleType:
+    """The modes that replay captured graphs; imported when asked for, since eager decoding needs none of it."""
+    from . import captured
+
+    return captured
 
 
 def cut_at(tokens: list[int], stop: frozenset[int]) -> int:

@@ -33,6 +33,7 @@ class Generation:
 
     ``seconds`` runs from the prefill's last logits to the last token known on the host. ``stage_seconds`` is filled
     only by an instrumented run, which is never one of the timed ones; its parts sum to that run's ``seconds``.
+    ``mode``: how the engine ran. ``device_seconds``: the same region by the GPU's own clock, NaN on a CPU.
     """
 
     tokens: list[int]
@@ -46,6 +47,8 @@ class Generation:
     host_bytes: int = 0
     target_calls: int = 0
     draft_calls: int = 0
+    mode: str = "eager"
+    device_seconds: float = float("nan")
 
     @property
     def proposed(self) -> int:

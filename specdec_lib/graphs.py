@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from .acceptance import check_trace
-from .capture import Captured, DeviceClock, Replayable
+from .capture import Captured, Replayable
 from .decoding import check_prompt, check_request
 from .errors import (
     ContextTooLong,
@@ -43,8 +43,6 @@ class GraphGeneration(Generation):
     ``natural``: what the target would have accepted in each round, also where a trace imposed something else.
     """
 
-    mode: str = ""
-    device_seconds: float = float("nan")
     replays: int = 0
     surplus: int = 0
     natural: list[int] = field(default_factory=list)
@@ -144,18 +142,17 @@ class GraphEngine:
         ids, start, _ = self._start(prompt, max_new_tokens, prefilled, None, False)
         self.state.begin(ids, max_new_tokens)
         host, before = HostTraffic(), self.step.replays
-        watch, clock = Stopwatch(self.target.device, instrument=False), DeviceClock(self.target.device)
+        watch = Stopwatch(self.target.device, instrument=False)
         self.state.commit_one(start.logits.argmax(-1))
         for _ in range(max_new_tokens - 1):
             self.step.replay()
         tokens = host.read(self.state.text[len(ids) : len(ids) + max_new_tokens])
-        clock.stop()
         watch.stop()
         replays = self.step.replays - before
         return GraphGeneration(
             tokens=tokens, seconds=watch.seconds, prefill_seconds=start.seconds, host_reads=host.reads,
             host_copies=host.copies, host_bytes=host.bytes, target_calls=replays, mode=self.mode,
-            device_seconds=clock.seconds, replays=replays,
+            device_seconds=watch.device_seconds, replays=replays,
         )  # fmt: skip
 
     @torch.inference_mode()
@@ -199,7 +196,7 @@ class GraphEngine:
         state.begin(ids, max_new_tokens, script, passes)
         host, before, emitted = HostTraffic(), self.round.replays, 0
         tokens: list[int] = []
-        watch, clock = Stopwatch(self.target.device, instrument=False), DeviceClock(self.target.device)
+        watch = Stopwatch(self.target.device, instrument=False)
         state.first.copy_(start.logits.argmax(-1))
         if draft_start:
             state.draft_first.copy_(draft_start.logits.argmax(-1))
@@ -209,7 +206,6 @@ class GraphEngine:
                 self.round.replay()
             committed, *tokens = host.read(torch.cat((state.committed, state.text[at:end])))
             emitted = committed - at
-        clock.stop()
         watch.stop()
         replays = self.round.replays - before
         count = int(state.rounds)
@@ -219,7 +215,7 @@ class GraphEngine:
             draft_prefill_seconds=draft_start.seconds if draft_start else 0.0,
             rounds=[Round(proposed, accepted, kept) for proposed, accepted, kept, _ in log],
             host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes, target_calls=count,
-            draft_calls=count * self.k if self.propose else 0, mode=self.mode, device_seconds=clock.seconds,
+            draft_calls=count * self.k if self.propose else 0, mode=self.mode, device_seconds=watch.device_seconds,
             replays=replays, surplus=replays - count,
             natural=[row[3] for row in log],
         )  # fmt: skip

@@ -17,6 +17,7 @@ from .errors import JobDamaged, JobFailed, MixedDesign
 from .files import atomic_write, canonical_json, sha256_text
 
 ENGINE = "engine_hash"
+DONE = "\x04done"  # what the measuring process says after each job
 # Handed on by earlier jobs: measured, so it may differ when they are measured anew.
 MEASURED = ("prefill_s", "tokens", "passes", "costs", "prediction")
 _ERROR_LINES = 12
@@ -92,7 +93,7 @@ def run_job(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
     )  # fmt: skip
     try:
-        said, _ = process.communicate(order)
+        said, _ = process.communicate(order + "\n")
     except BaseException:
         process.kill()
         process.wait()

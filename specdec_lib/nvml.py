@@ -97,3 +97,17 @@ def parse_smi(line: str) -> GpuState | None:
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
+
+
+def gpu_columns(device: str, event_s: float) -> dict[str, Any]:
+    """What a timed run on ``device`` records about the GPU, read right after it; nothing on a CPU."""
+    if not device.startswith("cuda"):
+        return {}
+    state = read_gpu()
+    return {
+        "device_event_s": event_s,
+        "throttled": None if state is None else bool(state.throttled),
+        "other_gpu_processes_n": None if state is None else state.others,
+        "gpu_mhz": None if state is None else state.sm_mhz,
+        "gpu_power_w": None if state is None else state.power_w,
+    }

@@ -15,7 +15,7 @@ _NOT_ENGINE = ("pipeline", "report")
 _MEASURING = (
     "acceptance", "bandwidth", "bench", "cache", "calibrate", "decoding", "generation", "host", "load", "model",
     "naive", "numerics", "pairs", "prefilled", "projection", "prompts", "proposers", "timing", "tokenizer",
-    "weights", "worker",
+    "variants", "weights", "worker",
 )  # fmt: skip
 
 

@@ -16,6 +16,24 @@ def now(device: torch.device) -> float:
     return perf_counter()
 
 
+class DeviceClock:
+    """Seconds on the GPU's own clock from creation to ``stop``; read them after the device is idle. NaN on a CPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        cuda = device.type == "cuda"
+        self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if cuda else []
+        if cuda:
+            self.marks[0].record()
+
+    def stop(self) -> None:
+        if self.marks:
+            self.marks[1].record()
+
+    @property
+    def seconds(self) -> float:
+        return self.marks[0].elapsed_time(self.marks[1]) / 1e3 if self.marks else float("nan")
+
+
 class Stopwatch:
     """Start and stop marks; with ``instrument`` also laps that book the time since the last mark on a stage.
 
@@ -28,6 +46,7 @@ class Stopwatch:
         self.stages: dict[str, float] = dict.fromkeys(STAGES, 0.0) if instrument else {}
         self.seconds = 0.0
         self.begin = self.last = now(device)
+        self.clock = DeviceClock(device)
 
     def lap(self, stage: str) -> None:
         """Book the time since the last mark on ``stage``; does nothing in a timed run."""
@@ -38,7 +57,13 @@ class Stopwatch:
 
     def stop(self) -> None:
         """End of the run; what no stage claimed is "other"."""
+        self.clock.stop()
         end = now(self.device)
         self.seconds = end - self.begin
         if self.instrument:
             self.stages["other"] += end - self.last
+
+    @property
+    def device_seconds(self) -> float:
+        """The run by the GPU's own clock, after ``stop``; NaN on a CPU."""
+        return self.clock.seconds

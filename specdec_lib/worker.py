@@ -1,7 +1,7 @@
 """Inside a job's process: load the pair, warm up, run what the spec says, write one file.
 
-``python -m specdec_lib.worker`` reads {"spec", "path", "threads", "parent"} from standard input. A new kind of job is
-one function and one line in ``KINDS``.
+``python -m specdec_lib.worker`` reads {"spec", "path", "threads", "parent"} from standard input, one order per line. A
+new kind of job is one function and one line in ``KINDS``.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from typing import Any
 import torch
 
 from . import bench
+from .acceptance import Acceptance, Imposed
 from .bandwidth import read_bandwidth
 from .calibrate import auto_dtype, parse_device
 from .decoding import autoregressive, speculative
+from .errors import OutOfDeviceMemory
 from .files import canonical_json, sha256_text
 from .generation import Generation
-from .jobs import write_job
+from .jobs import DONE, write_job
 from .load import Snapshot, cpu_mhz, others_share, peak_rss_bytes
 from .model import DecoderModel
-from .pairs import Pair, load_pair
+from .nvml import gpu_columns
+from .pairs import Pair
 from .prefilled import Prefilled
 from .prompts import build_prompt
-from .proposers import DraftModel
+from .proposers import DraftModel, ForcedDraft, Proposer
 
 NGRAM = 4
 WARMUP_TOKENS = 256  # of a prompt, before its prefill is timed
@@ -39,7 +42,7 @@ def calibrate(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     """What holds for a whole profile on this machine: dtype, read bandwidth, bytes a step of each model reads."""
     device = parse_device(None if spec["device"] == "auto" else spec["device"])
     dtype, timings = auto_dtype(device) if spec["dtype"] == "auto" else (spec["dtype"], {})
-    pair = load_pair(spec["pair"], device, dtype)
+    pair = bench.loaded_pair(spec["pair"], str(device), dtype)
     models = {
         role: {
             "step_bytes": model.step_bytes,
@@ -62,7 +65,7 @@ def calibrate(spec: dict[str, Any], store: Path) -> dict[str, Any]:
 
 def prefill_pair(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     """Both models' prefill of one (family, context), stored for the jobs that decode from it."""
-    pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
+    pair = bench.pair_of(spec)
     family = spec["families"][0]
     prompt = build_prompt(family, spec["context"], pair.tokenizer, spec["new_tokens"])
     seconds = {}
@@ -89,7 +92,7 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
 
     The prefills are the stored ones that several processes share, or made here when this process has the cell alone.
     """
-    pair = load_pair(spec["pair"], spec["device"], spec["dtype"])
+    pair = bench.pair_of(spec)
     rows, stages, outputs = [], [], {}
     for family in dict.fromkeys(run["family"] for run in spec["runs"]):
         planned = [run for run in spec["runs"] if run["family"] == family]
@@ -101,7 +104,8 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
             before = Snapshot.take()
             done = run_arm(run["arm"], False)
             share = others_share(before, Snapshot.take())
-            rows.append({**run, **_row(done, pair), "others_cpu_share": share, "cpu_mhz": cpu_mhz()})
+            load = {"others_cpu_share": share, "cpu_mhz": cpu_mhz()}
+            rows.append({**run, **_row(done, pair), **load, **gpu_columns(pair.device, done.device_seconds)})
             outputs[f"{family} {run['arm']}"] = done.tokens
         if any(run["arm"] == "spec" and run["repeat"] == 1 for run in planned):  # AR has but one stage
             done = run_arm("spec", True)
@@ -126,14 +130,21 @@ def _arms(
         prompt = build_prompt(family, spec["context"], pair.tokenizer, new)
         target = _timed_prefill(spec, pair.target, prompt)
         draft = _timed_prefill(spec, pair.draft, prompt) if needs_draft else None
-    proposer = DraftModel(pair.draft, draft) if draft else None
+    mode, passes = spec.get("mode", "eager"), spec.get("passes", {}).get(family)
+    proposer: Proposer | None = DraftModel(pair.draft, draft) if draft else None
+    rule: Acceptance | None = None
+    if draft and passes:  # scripted acceptance (synthetic): the draft is paid for, a recorded trace decides
+        text = autoregressive(pair.target, prompt, new, prefilled=target, mode=mode).tokens
+        proposer, rule = ForcedDraft(pair.draft, text, passes, draft), Imposed(text, passes)
 
     def run(arm: str, instrument: bool) -> Generation:
         if proposer is None or arm != "spec":
-            return autoregressive(pair.target, prompt, new, prefilled=target, instrument=instrument)
+            return autoregressive(
+                pair.target, prompt, new, prefilled=target, instrument=instrument, mode=mode
+            )
         return speculative(
-            pair.target, proposer, prompt, new, k=spec["k"], bonus=spec["bonus"], formulation=spec["formulation"],
-            prefilled=target, instrument=instrument,
+            pair.target, proposer, prompt, new, spec["k"], spec["bonus"], rule, spec["formulation"],
+            prefilled=target, instrument=instrument, mode=mode,
         )  # fmt: skip
 
     return run
@@ -164,6 +175,13 @@ def repeated_share(tokens: list[int]) -> float:
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
+def graphs(spec: dict[str, Any], store: Path) -> dict[str, Any]:
+    """What capturing costs and gives; only on a GPU, so its imports stay out of every other job."""
+    from . import graph_phase
+
+    return graph_phase.measure(spec, bench.pair_of(spec))
+
+
 KINDS: dict[str, Callable[[dict[str, Any], Path], dict[str, Any]]] = {
     "calibrate": calibrate,
     "prefill": prefill_pair,
@@ -172,19 +190,33 @@ KINDS: dict[str, Callable[[dict[str, Any], Path], dict[str, Any]]] = {
     "mechanism": bench.mechanism,
     "costs": bench.costs,
     "numerics": bench.numerics,
+    "graphs": graphs,
 }
 
 
 def main() -> None:
+    """Work off the orders on standard input, one per line; a process gets more than one only where isolation allows."""
     if sys.platform == "linux":  # a parent that is killed takes its measuring process along
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    order = json.load(sys.stdin)
-    if os.getppid() != order["parent"]:  # killed while this process was starting, so no signal will come
-        sys.exit("the process that ordered this job is gone")
-    spec, path = order["spec"], Path(order["path"])
-    torch.set_num_threads(order["threads"])
-    result = KINDS[spec["kind"]](spec, path.parent.parent / ".prefill")
-    write_job(path, spec, result)
+    for line in sys.stdin:
+        order = json.loads(line)
+        if os.getppid() != order["parent"]:  # killed while this process was starting, so no signal will come
+            sys.exit("the process that ordered this job is gone")
+        torch.set_num_threads(order["threads"])
+        spec, path = order["spec"], Path(order["path"])
+        write_job(path, spec, perform(spec, path.parent.parent / ".prefill"))
+        print(DONE, flush=True)
+
+
+def perform(spec: dict[str, Any], store: Path) -> dict[str, Any]:
+    """The result of one job. Too little memory on the GPU is an outcome like any other, and is recorded."""
+    if cap := spec.get("memory_cap_bytes"):
+        whole = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, cap / whole))
+    try:
+        return KINDS[spec["kind"]](spec, store)
+    except (torch.cuda.OutOfMemoryError, OutOfDeviceMemory) as full:
+        return {"out_of_memory": str(full).splitlines()[0]}
 
 
 if __name__ == "__main__":
