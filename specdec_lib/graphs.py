@@ -82,13 +82,12 @@ class GraphEngine:
             self.verify = decoder(mode, target, self.target_cache)
             self.propose = decoder(mode, draft, self.draft_cache) if draft and self.draft_cache else None
             reserved = torch.cuda.memory_reserved(target.device) if cuda else 0
-            pool = torch.cuda.graph_pool_handle() if cuda else None
+            self.pool, self.make = torch.cuda.graph_pool_handle() if cuda else None, capture or Captured
             start = perf_counter()
             with torch.inference_mode():
                 self.state.begin([0, 0], 0)  # a run that is over: warm-up and capture change nothing
-                make = capture or Captured
-                self.step: Replayable = make(self._step, pool)
-                self.round: Replayable | None = make(self._round, pool) if k else None
+                self.step: Replayable = self.make(self._step, self.pool)
+                self.round: Replayable | None = self.make(self._round, self.pool) if k else None
             self.capture_seconds = perf_counter() - start
             self.pool_bytes = torch.cuda.memory_reserved(target.device) - reserved if cuda else 0
         except torch.cuda.OutOfMemoryError as full:
@@ -106,6 +105,8 @@ class GraphEngine:
                 remedy="install one (gcc or clang), or use mode='eager' or 'graphs'",
             ) from fault
         self.loaded: dict[int, Prefilled] = {}
+        self.choices: Any = None
+        self.apart: dict[str, Replayable] = {}
 
     @property
     def graphs(self) -> int:
@@ -119,8 +120,14 @@ class GraphEngine:
         )
 
     def _round(self) -> None:
-        """One repair-free round with bonus. The draft's first forward has two rows: after a full acceptance it has not
-        run the last proposal; otherwise it writes a row again that it has. The prompt's rows stay the prefill's."""
+        """One repair-free round with bonus."""
+        self._draft()
+        self._verify()
+        self._accept()
+
+    def _draft(self) -> None:
+        """All proposals. The draft's first forward has two rows: after a full acceptance it has not run the last
+        proposal; otherwise it writes a row again that it has. The prompt's rows stay the prefill's."""
         state = self.state
         if self.propose is None:
             state.propose_script()
@@ -131,28 +138,51 @@ class GraphEngine:
                     i, self.propose.step(rows, state.committed, offset, kept=state.origin, last_only=True)
                 )
                 rows, offset = state.block[i + 1 : i + 2], i
-        state.commit_round(self.verify.step(state.block, state.committed, -1, kept=state.origin))
+
+    def _verify(self) -> None:
+        self.choices = self.verify.step(self.state.block, self.state.committed, -1, kept=self.state.origin)
+
+    def _accept(self) -> None:
+        self.state.commit_round(self.choices)
+
+    @torch.inference_mode()
+    def stages(self) -> dict[str, Replayable]:
+        """The round as one graph per stage, for instrumented runs only; captured when first asked for."""
+        if not self.apart:
+            self.state.begin([0, 0], 0)
+            self.loaded.clear()  # capturing runs the work once, and so writes into the caches
+            parts = {"draft": self._draft, "verify": self._verify, "accept": self._accept}
+            self.apart = {stage: self.make(work, self.pool) for stage, work in parts.items()}
+        return self.apart
 
     @torch.inference_mode()
     def autoregressive(
-        self, prompt: list[int] | str, max_new_tokens: int, *, prefilled: Prefilled | None = None
+        self,
+        prompt: list[int] | str,
+        max_new_tokens: int,
+        *,
+        prefilled: Prefilled | None = None,
+        instrument: bool = False,
     ) -> GraphGeneration:
-        """Greedy decoding: N - 1 replays of one graph, one host read. As ``decoding.autoregressive`` without
-        ``eos``."""
+        """Greedy decoding: N - 1 replays of one graph, one host read. As ``decoding.autoregressive`` without ``eos``.
+
+        ``instrument``: wait for the device after every replay and book it on a stage; never a timed run.
+        """
         ids, start, _ = self._start(prompt, max_new_tokens, prefilled, None, False)
         self.state.begin(ids, max_new_tokens)
         host, before = HostTraffic(), self.step.replays
-        watch = Stopwatch(self.target.device, instrument=False)
+        watch = Stopwatch(self.target.device, instrument)
         self.state.commit_one(start.logits.argmax(-1))
         for _ in range(max_new_tokens - 1):
             self.step.replay()
+            watch.lap("verify")
         tokens = host.read(self.state.text[len(ids) : len(ids) + max_new_tokens])
         watch.stop()
         replays = self.step.replays - before
         return GraphGeneration(
-            tokens=tokens, seconds=watch.seconds, prefill_seconds=start.seconds, host_reads=host.reads,
-            host_copies=host.copies, host_bytes=host.bytes, target_calls=replays, mode=self.mode,
-            device_seconds=watch.device_seconds, replays=replays,
+            tokens=tokens, seconds=watch.seconds, prefill_seconds=start.seconds, stage_seconds=watch.stages,
+            host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes, target_calls=replays,
+            mode=self.mode, device_seconds=watch.device_seconds, replays=replays,
         )  # fmt: skip
 
     @torch.inference_mode()
@@ -165,17 +195,17 @@ class GraphEngine:
         passes: Sequence[bool] | None = None,
         prefilled: Prefilled | None = None,
         draft_prefilled: Prefilled | None = None,
+        instrument: bool = False,
     ) -> GraphGeneration:
         """Speculative decoding, repair-free with bonus: as ``decoding.speculative`` of that formulation without
         ``eos``.
 
         Without ``script``: the draft's own proposals, greedy acceptance. With ``script`` and ``passes``: acceptance is
         imposed by the trace and ``script`` is committed, while every forward is paid (``acceptance.Imposed``). An
-        engine without a draft takes its proposals from ``script``. Counts are those of the rounds the run needed.
+        engine without a draft takes its proposals from ``script``, and without ``passes`` the target decides. Counts
+        are those of the rounds the run needed. ``instrument``: as in ``autoregressive``, with a graph per stage.
         """
-        traced = script is not None and passes is not None
-        plain = script is None and passes is None
-        fitting = traced or plain if self.propose else script is not None and passes is None
+        fitting = (script is None) == (passes is None) if self.propose else script is not None
         if self.round is None or not fitting:
             given = {"draft": self.propose, "script": script, "trace": passes}
             has = ", ".join(
@@ -183,38 +213,44 @@ class GraphEngine:
             )
             raise InvalidSetting(
                 f"k = {self.k}, {has}",
-                expected="a draft, or a draft with script and trace, or a script without a draft; and k >= 1",
+                expected="a draft alone or with script and trace, or without a draft a script; and k >= 1",
                 remedy="build the engine with a draft and k >= 1, or give a script to one without a draft",
             )
         if script is not None:
             stands = [True] * len(script) if passes is None else passes
             check_trace(script, stands, max_new_tokens, self.target.config.vocab)
+        parts = self.stages() if instrument else {"round": self.round}
+        last = list(parts.values())[-1]  # counts the rounds
         ids, start, draft_start = self._start(
             prompt, max_new_tokens, prefilled, draft_prefilled, self.propose is not None
         )
         state, at, end = self.state, len(ids), len(ids) + max_new_tokens
         state.begin(ids, max_new_tokens, script, passes)
-        host, before, emitted = HostTraffic(), self.round.replays, 0
+        host, before, emitted = HostTraffic(), last.replays, 0
         tokens: list[int] = []
-        watch = Stopwatch(self.target.device, instrument=False)
+        watch = Stopwatch(self.target.device, instrument)
         state.first.copy_(start.logits.argmax(-1))
         if draft_start:
             state.draft_first.copy_(draft_start.logits.argmax(-1))
         while emitted < max_new_tokens:
             # A round commits at most k + 1 tokens, so this many are needed in any case.
             for _ in range(-(-(max_new_tokens - emitted) // (self.k + 1))):
-                self.round.replay()
+                for stage, part in parts.items():
+                    part.replay()
+                    watch.lap(stage)
             committed, *tokens = host.read(torch.cat((state.committed, state.text[at:end])))
             emitted = committed - at
+            watch.lap("accept")
         watch.stop()
-        replays = self.round.replays - before
+        replays = last.replays - before
         count = int(state.rounds)
         log = state.log[:count].tolist()
         return GraphGeneration(
             tokens=tokens, seconds=watch.seconds, prefill_seconds=start.seconds,
             draft_prefill_seconds=draft_start.seconds if draft_start else 0.0,
             rounds=[Round(proposed, accepted, kept) for proposed, accepted, kept, _ in log],
-            host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes, target_calls=count,
+            stage_seconds=watch.stages, host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes,
+            target_calls=count,
             draft_calls=count * self.k if self.propose else 0, mode=self.mode, device_seconds=watch.device_seconds,
             replays=replays, surplus=replays - count,
             natural=[row[3] for row in log],

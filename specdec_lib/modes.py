@@ -63,7 +63,9 @@ def check_engine(
         )
     if not is_count(k, least=0) or k >= MAX_ROWS:
         raise InvalidSetting(
-            f"k = {k!r}", expected=f"an integer from 0 to {MAX_ROWS - 1}", remedy="choose one"
+            f"k = {k!r}",
+            expected=f"an integer from 0 to {MAX_ROWS - 1}",
+            remedy="choose one, or use mode='eager'",
         )
     if not is_count(capacity):
         raise InvalidSetting(

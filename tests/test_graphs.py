@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from specdec_lib.acceptance import Imposed, iid_passes
+from specdec_lib.capture import Direct
 from specdec_lib.decoding import autoregressive, speculative
 from specdec_lib.device_state import DecodeState
 from specdec_lib.errors import ContextTooLong, InvalidPrompt, InvalidSetting, NoCudaDevice
@@ -20,18 +20,6 @@ from specdec_lib.proposers import DraftFree, DraftModel, ForcedDraft
 from tests.engine_tools import PROMPT, identities, make_draft
 
 NEW = 33
-
-
-class Direct:
-    """Runs the function where a CUDA graph would be replayed; as a capture, it runs it once beforehand."""
-
-    def __init__(self, work: Callable[[], None], pool: Any) -> None:
-        work()
-        self.work, self.replays = work, 0
-
-    def replay(self) -> None:
-        self.replays += 1
-        self.work()
 
 
 def engine(pair: Pair, draft: Any, k: int, capacity: int = len(PROMPT) + NEW) -> GraphEngine:
