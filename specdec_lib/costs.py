@@ -49,13 +49,14 @@ def costs_table(study: Study, say: Say = lambda line: None) -> pd.DataFrame:
     contexts = dict.fromkeys(context for context, _ in cells(study.profile))
     planned: list[Cell] = [(c, f) for c in contexts for f in study.design.measurement.development]
     assert study.profile.mechanisms
+    quick = study.profile.repeats < study.design.analysis.interval.min_repeats
     variants = fitting_variants(study)
     by_name = {v.name: v for v in variants}
     rows = []
     for number, cell in enumerate(planned, start=1):
         spec = cell_spec(
             study, "costs", "costs", cell, variants=[dataclasses.asdict(v) for v in variants],
-            repeats=study.profile.mechanisms.repeats,
+            repeats=1 if quick else study.profile.mechanisms.repeats,
         )  # fmt: skip
         shared = shared_columns(study) | {"context_tokens": cell[0], "family": cell[1]}
         for row in run_from_store(study, spec, cell[0])["rows"]:

@@ -27,7 +27,7 @@ class Phase:
 
     ``needs`` names earlier phases whose promised files this one reads. ``per_context`` runs the notebook
     once for each context of the profile, with ``context`` passed and ``{context}`` filled in. ``profile``
-    and ``data_dir`` are passed to every notebook.
+    and ``data_dir`` are passed to every notebook. ``quick`` are parameters that a quick look (two repeats) changes.
     """
 
     name: str
@@ -36,6 +36,10 @@ class Phase:
     needs: tuple[str, ...] = ()
     parameters: Mapping[str, Literal] = field(default_factory=dict)
     per_context: bool = False
+    quick: Mapping[str, Literal] = field(default_factory=dict)
+
+
+_QUICK_REPEATS = 2
 
 
 PHASES: tuple[Phase, ...] = (
@@ -45,6 +49,7 @@ PHASES: tuple[Phase, ...] = (
         "correctness",
         (Promise("correctness.csv", "correctness"), Promise("worked-round.json")),
         parameters={"new_tokens": 12},
+        quick={"new_tokens": 10},
     ),
     Phase(
         "validity",
@@ -136,6 +141,7 @@ def steps(profile: Profile, phases: tuple[Phase, ...] | None = None) -> tuple[St
                         "profile": profile.name,
                         "data_dir": f"data/{profile.name}",
                         **phase.parameters,
+                        **(phase.quick if profile.repeats <= _QUICK_REPEATS else {}),
                         **extra,
                     },
                     promises=tuple(Promise(p.path.format(context=context), p.schema) for p in phase.promises),
