@@ -44,8 +44,8 @@ NEW, GIB, MIB = 64, 1 << 30, 1 << 20
 CONTEXTS = (2048, 8192)
 ALPHAS = (0.77, 0.755, 0.735)  # what the published acceptances at k = 4 mean per proposal
 TRACES = 8
-PARTS = ("steps", "speedup", "modes", "kernels", "attention", "transformers", "memory", "graphs")
-ALONE = ("memory", "graphs")  # they cap the memory of their process
+PARTS = ("steps", "speedup", "modes", "kernels", "attention", "transformers", "memory")
+ALONE = ("memory",)  # it caps the memory of its process
 
 
 @dataclass
@@ -386,21 +386,6 @@ class Bench:
         self.table.add(
             "graph memory", "8 GiB cap, k = 4", engine.pool_bytes / MIB, "MiB", 256, 256, smaller=True
         )
-
-    def graphs(self) -> None:
-        """The published graph experiment: see ``graph_experiment``."""
-        from benchmarks.graph_experiment import local_speedups, per_position
-
-        for row in local_speedups(
-            self.pair, self.base, self.prompts[2048], self.start, host_times, event_times
-        ):
-            self.table.add(*row)
-        del self.base
-        self.starts.clear()
-        gc.collect()
-        torch.cuda.empty_cache()
-        for row in per_position(self.pair, self.prompts[8192], NEW):
-            self.table.add(*row)
 
     def attention(self) -> None:
         """One step's attention over all layers: ours, and PyTorch's two forms that take the length as a mask."""

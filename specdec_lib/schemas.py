@@ -27,6 +27,7 @@ from specdec_lib.columns import (
     text,
 )
 from specdec_lib.design import Block, CheckName, Isolation
+from specdec_lib.gpu_schemas import GPU_TABLES
 from specdec_lib.mechanism_schemas import MECHANISM_TABLES
 
 CHECK_NAMES: tuple[str, ...] = get_args(CheckName)
@@ -353,4 +354,6 @@ _TABLES = (
     ),
 )
 
-SCHEMAS: dict[str, pa.DataFrameSchema] = {schema.name: schema for schema in (*_TABLES, *MECHANISM_TABLES)}
+SCHEMAS: dict[str, pa.DataFrameSchema] = {
+    schema.name: schema for schema in (*_TABLES, *MECHANISM_TABLES, *GPU_TABLES)
+}

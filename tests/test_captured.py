@@ -93,7 +93,7 @@ def test_both_arms_share_one_engine_and_prompts_of_any_length(
 
 
 def test_capacities(tiny_pair: Pair, made: list[GraphEngine]) -> None:
-    """Rounded up, at most the positions. In mode "graphs" one engine each: a larger one does not serve a shorter text."""
+    """Rounded up, at most the positions. In mode "graphs" one engine each: none serves what needs less room."""
     target = tiny_pair.target
     for need, mode, capacity, count in (
         (100, "graphs", 2048, 1), (2048, "graphs", 2048, 1), (2049, "graphs", 4096, 2), (9, "graphs", 2048, 2),

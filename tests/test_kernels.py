@@ -18,7 +18,9 @@ if not CUDA and os.environ.get("TRITON_INTERPRET") != "1":
         "needs a CUDA device, or TRITON_INTERPRET=1 before Triton is imported", allow_module_level=True
     )
 
+from specdec_lib import captured  # noqa: E402
 from specdec_lib.acceptance import Imposed  # noqa: E402
+from specdec_lib.capture import Direct  # noqa: E402
 from specdec_lib.decoding import autoregressive, speculative  # noqa: E402
 from specdec_lib.device_state import DecodeState  # noqa: E402
 from specdec_lib.fused import FusedDecoder  # noqa: E402
@@ -30,7 +32,7 @@ from specdec_lib.kernels.head import head_argmax, head_reference, head_tiles  # 
 from specdec_lib.kernels.matvec import Tile, matvec, matvec_reference  # noqa: E402
 from specdec_lib.kernels.qkv import qkv, qkv_reference  # noqa: E402
 from specdec_lib.pairs import load_pair  # noqa: E402
-from specdec_lib.proposers import DraftModel, ForcedDraft  # noqa: E402
+from specdec_lib.proposers import DraftFree, DraftModel, ForcedDraft  # noqa: E402
 
 CHUNK = chunk(32)[0]
 DEVICE = torch.device("cuda" if CUDA else "cpu")
@@ -232,3 +234,21 @@ def test_the_compiled_engine_without_capture() -> None:
         pair.target, ForcedDraft(pair.draft, plain, passes), prompt, new, 2, acceptance=Imposed(plain, passes)
     )
     assert engine.speculative(prompt, new, script=plain, passes=passes).rounds == wanted.rounds
+
+
+def test_the_front_door_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``mode="compiled"`` gives eager's tokens and rounds; without a GPU functions stand in place of the graphs."""
+    if not CUDA:
+        monkeypatch.setattr(captured, "GraphEngine", lambda *given: GraphEngine(*given, capture=Direct))
+    pair, prompt, new = load_pair("tiny-llama", str(DEVICE), "fp32"), list(range(40, 60)), 9
+    text = autoregressive(pair.target, prompt, new).tokens
+    assert autoregressive(pair.target, prompt, new, mode="compiled").tokens == text
+    for proposer, rule in (
+        (DraftModel(pair.draft), None), (DraftFree(text, DEVICE), Imposed(text, [True, False] * new)),
+    ):  # fmt: skip
+        found, wanted = (
+            speculative(pair.target, proposer, prompt, new, 3, acceptance=rule, mode=mode)
+            for mode in ("compiled", "eager")
+        )
+        assert found.tokens == wanted.tokens == text and found.rounds == wanted.rounds
+        assert found.mode == "compiled"

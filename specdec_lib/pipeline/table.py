@@ -78,6 +78,7 @@ PHASES: tuple[Phase, ...] = (
     ),
     Phase("all-accept", "all-accept", (Promise("all-accept.csv", "mechanism"),)),
     Phase("draft-free", "draft-free", (Promise("draft-free.csv", "mechanism"),)),
+    Phase("graphs", "graphs", (Promise("graphs.csv", "graphs"),)),
     Phase("dial", "dial", (Promise("dial.csv", "mechanism"),)),
     Phase("formulations", "formulations", (Promise("formulations.csv", "mechanism"),)),
     Phase("numerics", "numerics", (Promise("numerics.csv", "numerics"),)),

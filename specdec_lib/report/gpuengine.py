@@ -1,0 +1,87 @@
+"""The GPU engine's figures against their floors and aims, from the table that ``benchmarks/gpu_engine.py`` writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.paths import project_root
+from specdec_lib.records import read_table
+from specdec_lib.report import style, text
+from specdec_lib.report.style import number
+
+FILE, PROVENANCE = "gpu_engine.csv", "gpu_engine.json"
+COMMAND = "python benchmarks/gpu_engine.py FOLDER"
+WORDS = {
+    "aim": ("reaches its aim", "reach their aim"), "floor": ("reaches its floor", "reach their floor"),
+    "missed": ("misses its floor", "miss their floor"),
+}  # fmt: skip
+
+
+def show(root: Path | None = None) -> None:
+    """Per folder with the table: every figure that has a floor and an aim, and how many reach which."""
+    folders = measured(root)
+    for folder in folders:
+        table = read_table(folder / FILE, "gpu-engine")
+        style.table(limits_table(table), caption=caption(folder), csv=f"{folder.name}/{FILE}")
+        text.say(sentence(table))
+    if not folders:
+        text.say(text.not_measured("the GPU engine's figures, which need a CUDA device", COMMAND))
+
+
+def measured(root: Path | None = None) -> list[Path]:
+    """The folders under ``data/`` that hold the table, by name."""
+    return sorted(path.parent for path in ((root or project_root()) / "data").glob(f"*/{FILE}"))
+
+
+def caption(folder: Path) -> str:
+    """GPU, precision, models and packages, from the provenance beside the table."""
+    path = folder / PROVENANCE
+    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    gpu = (known.get("gpu_before") or {}).get("name", "GPU not recorded")
+    packages = ", ".join(f"{name} {version}" for name, version in known.get("packages", {}).items())
+    precision, pair = (
+        str(known.get("dtype", "precision not recorded")).upper(),
+        known.get("pair", "pair not recorded"),
+    )
+    return f"{folder.name}: {gpu}, {precision}, {pair}; {packages}. Medians; range: smallest to largest of n."
+
+
+def limits_table(table: Any) -> pd.DataFrame:
+    """Figures with a floor and an aim."""
+    rows = []
+    for row in table[table["floor"].notna()].to_dict("records"):
+        several = row["low"] == row["low"] and row["low"] is not None
+        rows.append(
+            {
+                "figure": row["figure"],
+                "setting": _text(row["setting"]) or "all",
+                "measured": number(row["value"], _text(row["unit"])),
+                "range": f"{number(row['low'])} to {number(row['high'])}" if several else "one value",
+                "n": int(row["n"]),
+                "floor": number(row["floor"]),
+                "aim": number(row["aim"]),
+                "reached": row["verdict"],
+            }
+        )
+    return pd.DataFrame(rows, dtype=object)
+
+
+def sentence(table: Any) -> str:
+    """How many figures reach their aim or floor, and which miss both."""
+    held = table[table["floor"].notna()]
+    counts = held["verdict"].value_counts()
+    told = text.listed(
+        f"{number(int(counts[name]))} {one if counts[name] == 1 else many}"
+        for name, (one, many) in WORDS.items()
+        if name in counts
+    )
+    missed = text.listed(dict.fromkeys(held.loc[held["verdict"] == "missed", "figure"]))
+    return f"Of {text.counted(len(held), 'figure')} {told}." + (f" Missed: {missed}." if missed else "")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
