@@ -72,3 +72,11 @@ MACHINE = {
 }
 CONTEXT = {"context_tokens": count("Prompt plus new tokens.", 1)}
 CELL = {"family": text("Prompt family.")} | CONTEXT
+# Read right after a timed run; a table measured on a CPU does not have them.
+ON_A_GPU = {
+    "device_event_s": positive("Decode time by device events; null on a CPU.", null=True, optional=True),
+    "throttled": flag("The GPU reported a throttle reason; null on a CPU.", null=True, optional=True),
+    "other_gpu_processes_n": count("Other processes on the GPU; null on a CPU.", null=True, optional=True),
+    "gpu_mhz": positive("The GPU's clock; null where unknown.", null=True, optional=True),
+    "gpu_power_w": positive("The GPU's power draw; null where unknown.", null=True, optional=True),
+}

@@ -21,50 +21,65 @@ from .costmodel import Counts, best_k, break_even_alpha, counts_from_trace
 from .errors import InvalidSetting
 from .files import canonical_json, sha256_text
 from .jobs import finished, write_job
-from .measure import Say, Study, run_from_store, shared_columns
-from .mechanisms import Cell, cell_spec, cells, trace
+from .measure import Say, Study, run_from_store, shared_columns, sharing, where_it_fits
+from .mechanisms import Cell, cell_spec, cells, chosen_variants, traces_of
 from .records import validate
-from .variants import AR, Variant, passes_of, resolved
+from .variants import AR, Variant, passes_of
 
 # pandas' types say that df[column] may be almost anything; in this module a table is just a table.
 Table = Any
 COMPONENTS = ("ar step", "draft forward", "verification", "repair", "round overhead")
 LEVEL = 0.95
 MOST_K = 8  # fitted, and so the largest k that is asked about
+FEW_KS = (1, 2, 4, 8)
+# Of the development families, where acceptance is scripted: times do not depend on the text then.
+FEW_FAMILIES = 2
 
 
 def fitting_variants(study: Study) -> list[Variant]:
-    """AR, the repair-free engine at k = 1 to 8, and the reference engine for what a repair costs."""
-    engine = Variant("repair-free", bonus=True, formulation="repair-free")
-    most = min(MOST_K, study.profile.new_tokens - 1)
-    return [
-        AR,
-        *(dataclasses.replace(engine, name=f"repair-free, k = {k}", k=k) for k in range(1, most + 1)),
-        Variant("reference", k=study.profile.k),
-    ]
+    """AR, the repair-free engine at k = 1 to 8, and the reference engine for what a repair costs.
+
+    A captured mode has no repair to time. An eager run on random weights, which accept nothing by themselves, would
+    take as many rounds as tokens: there all is accepted, at four values of k, and the repair is timed at k = 1.
+    """
+    p = study.profile
+    many_rounds = p.scripted is not None and not p.captured
+    engine = Variant(
+        "repair-free", bonus=True, formulation="repair-free", rule="all" if many_rounds else "greedy"
+    )
+    ks = [k for k in (FEW_KS if many_rounds else range(1, MOST_K + 1)) if k < p.new_tokens]
+    fitted = [AR, *(dataclasses.replace(engine, name=f"repair-free, k = {k}", k=k) for k in ks)]
+    return fitted if p.captured else [*fitted, Variant("reference", k=1 if many_rounds else p.k)]
 
 
 def costs_table(study: Study, say: Say = lambda line: None) -> pd.DataFrame:
     """Instrumented runs of the development families (schema "costs"); never a held-out one."""
     contexts = dict.fromkeys(context for context, _ in cells(study.profile))
-    planned: list[Cell] = [(c, f) for c in contexts for f in study.design.measurement.development]
+    few = None if study.profile.scripted is None else FEW_FAMILIES
+    planned: list[Cell] = [(c, f) for c in contexts for f in study.design.measurement.development[:few]]
     assert study.profile.mechanisms
     quick = study.profile.repeats < study.design.analysis.interval.min_repeats
+    repeats = 1 if quick else study.profile.mechanisms.repeats
     variants = fitting_variants(study)
     by_name = {v.name: v for v in variants}
     rows = []
-    for number, cell in enumerate(planned, start=1):
+
+    def measured(cell: Cell) -> list[dict[str, Any]]:
         spec = cell_spec(
-            study, "costs", "costs", cell, variants=[dataclasses.asdict(v) for v in variants],
-            repeats=1 if quick else study.profile.mechanisms.repeats,
+            together, "costs", "costs", cell, variants=[dataclasses.asdict(v) for v in variants],
+            repeats=repeats,
         )  # fmt: skip
+        return run_from_store(together, spec, cell[0])["rows"]
+
+    with sharing(study) as together:
+        found = where_it_fits(planned, measured, "costs", say)
+    for cell, timed in found.items():
         shared = shared_columns(study) | {"context_tokens": cell[0], "family": cell[1]}
-        for row in run_from_store(study, spec, cell[0])["rows"]:
+        for row in timed:
             v = by_name[row["variant"]]
             plain = v.proposer == "none"
             settings = {"k": None if plain else v.k, "formulation": None if plain else v.formulation}
             rows.append(shared | settings | {"bonus": None if plain else v.bonus} | row)
-        say(f"{number}/{len(planned)} {spec['name']}")
     kept = [name for name in _COST_COLUMNS if name in rows[0]]
     return validate(pd.DataFrame(rows, columns=kept), "costs")
 
@@ -208,7 +223,7 @@ def predictions_table(study: Study, costs: Table, phase: str = "cost-model") -> 
     meanwhile. Inputs: the fit on development families, and each cell's trace, which fixes the counts.
     """
     fitted, rows = fit(costs), []
-    variants = [v for v in resolved(phase, study.profile.k, study.profile.new_tokens) if v.proposer != "none"]
+    variants = [v for v in chosen_variants(study.profile, phase) if v.proposer != "none"]
     spec = study.spec(
         "predictions", f"predictions-{phase}", variants=[dataclasses.asdict(v) for v in variants],
         cells=[list(cell) for cell in cells(study.profile)], costs=sha256_text(costs.to_csv(index=False)),
@@ -216,12 +231,10 @@ def predictions_table(study: Study, costs: Table, phase: str = "cost-model") -> 
     path = study.folder / "jobs" / f"{spec['name']}.json"
     known = finished(path, spec, keep_engine=study.profile.committed)
     if known is None:
-        for cell in cells(study.profile):
-            passes = trace(study, cell)["passes"]
-            rows += [
-                _predicted(study, fitted, cell, v, passes, int(costs["context_tokens"].max()))
-                for v in variants
-            ]
+        longest = int(costs["context_tokens"].max())
+        for cell, known_trace in traces_of(study).items():
+            passes = known_trace["passes"]
+            rows += [_predicted(study, fitted, cell, v, passes, longest) for v in variants]
         known = {"rows": rows}
         write_job(path, spec, known)
     digest = sha256_text(canonical_json(known["rows"]))
@@ -300,8 +313,9 @@ def break_even_table(study: Study, costs: Table, traces: Table) -> pd.DataFrame:
     fitted, rows = fit(costs), []
     k, new = study.profile.k, study.profile.new_tokens
     alphas: Any = traces.groupby("context_tokens", sort=False)["pass_share"].mean()
+    forms = (("reference", False), ("repair-free", True))
     for context, alpha in alphas.items():
-        for formulation, bonus in (("reference", False), ("repair-free", True)):
+        for formulation, bonus in forms[study.profile.captured :]:
             settings: dict[str, Any] = {
                 "c": float(np.mean([c.draft_forward(context) / c.ar_step(context) for c in fitted])),
                 "v": lambda m, x=context: float(np.mean([c.verify(m, x) / c.ar_step(x) for c in fitted])),

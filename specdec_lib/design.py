@@ -24,11 +24,13 @@ Block = Literal["AB", "BA"]
 Isolation = Literal["cell", "block", "context"]
 CheckName = Literal["complete", "deterministic", "dispersion", "stationary", "order", "undisturbed"]
 Method = Literal["percentile", "bca", "t-log"]
+Mode = Literal["eager", "graphs", "compiled"]
 
 # Strict: a "5" or a true in the file is a slip, not a number.
 Positive = Annotated[int, Field(ge=1, strict=True)]
 Count = Annotated[int, Field(ge=0, strict=True)]
 Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
+Chance = Annotated[float, Field(ge=0, le=1, strict=True)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Contexts = Annotated[tuple[Positive, ...], Field(min_length=1)]
 
@@ -121,7 +123,13 @@ class Mechanisms(_Section):
 
 
 class ProfileEntry(_Section):
-    """A profile as the file gives it; what is left out comes from [measurement]."""
+    """A profile as the file gives it; what is left out comes from [measurement].
+
+    ``mode``: how both arms run; a captured one replays repair-free rounds with bonus on a CUDA device. ``scripted``:
+    acceptance is imposed (synthetic), by independent bits with this alpha per context. ``traces_from``: in the
+    mechanism phases of a scripted profile, the traces recorded by that profile take the place of those bits.
+    ``memory_cap_gib``: how much of the GPU's memory a timed job may take.
+    """
 
     title: str
     pair: str
@@ -130,7 +138,15 @@ class ProfileEntry(_Section):
     contexts: Contexts | None = None
     repeats: Positive | None = None
     new_tokens: Positive | None = None
+    k: Positive | None = None
+    formulation: Literal["reference", "repair-free"] | None = None
+    bonus: StrictBool | None = None
+    dtype: Literal["auto", "bf16", "fp32"] | None = None
     device: Literal["cpu", "cuda", "auto"] = "cpu"
+    mode: Mode = "eager"
+    scripted: dict[int, Chance] | None = None
+    traces_from: str | None = None
+    memory_cap_gib: Annotated[float, Field(gt=0)] | None = None
     committed: StrictBool = False
     threads: Count = 0
     mechanisms: Mechanisms | None = None
@@ -169,6 +185,10 @@ class Profile(_Section):
     batch: int
     warmup_repeats: int
     dtype: str
+    mode: str = "eager"
+    scripted: dict[int, float] | None = None
+    traces_from: str | None = None
+    memory_cap_gib: float | None = None
     mechanisms: Mechanisms | None = None
     phases: tuple[str, ...]
     minutes: dict[str, float]
@@ -178,6 +198,11 @@ class Profile(_Section):
         """Estimated minutes of all phases together."""
         return sum(self.minutes.values())
 
+    @property
+    def captured(self) -> bool:
+        """Both arms replay captured graphs."""
+        return self.mode != "eager"
+
 
 # What of a resolved profile is a promise about the measurement. Titles, minutes, phases and `committed` are
 # not: rewording a title or adding a phase must leave the rows that exist valid.
@@ -185,6 +210,8 @@ _HASHED = (
     "pair", "device", "isolation", "threads", "families", "contexts", "repeats", "new_tokens", "k",
     "formulation", "bonus", "prefill_chunk", "decoding", "batch", "warmup_repeats", "dtype",
 )  # fmt: skip
+# What came later, and what it is when a profile does not set it: only a set one counts, so that older hashes stay.
+_HASHED_IF_SET = {"mode": "eager", "scripted": None, "traces_from": None, "memory_cap_gib": None}
 
 
 class Design(_Section):
@@ -214,7 +241,36 @@ class Design(_Section):
                 raise ValueError(
                     f"profiles.{name}: context {min(contexts)} has no room beside {new} new tokens"
                 )
+            self._can_run(name, entry, contexts)
         return self
+
+    def _can_run(self, name: str, entry: ProfileEntry, contexts: tuple[int, ...]) -> None:
+        """Refuse what no engine can do, before any work."""
+        frozen, where = self.measurement, f"profiles.{name}"
+        formulation = entry.formulation or frozen.formulation
+        bonus = frozen.bonus if entry.bonus is None else entry.bonus
+        if entry.mode != "eager" and not (formulation == "repair-free" and bonus):
+            raise ValueError(
+                f"{where}: mode {entry.mode!r} replays repair-free rounds with bonus, and here formulation is "
+                f"{formulation!r} and bonus {str(bonus).lower()}; set formulation = 'repair-free' and bonus = true, "
+                "or mode = 'eager'"
+            )
+        if entry.device != "cuda" and (entry.mode != "eager" or entry.memory_cap_gib):
+            what = f"mode {entry.mode!r}" if entry.mode != "eager" else "memory_cap_gib"
+            raise ValueError(
+                f"{where}: {what} needs a GPU, and device is {entry.device!r}; set device = 'cuda'"
+            )
+        if entry.scripted is not None and set(entry.scripted) != set(contexts):
+            raise ValueError(
+                f"{where}.scripted gives an alpha at {sorted(entry.scripted)}; the profile has {sorted(contexts)}"
+            )
+        if entry.traces_from is not None:
+            recording = [other for other, one in self.profiles.items() if one.scripted is None]
+            if entry.scripted is None or entry.traces_from not in recording:
+                raise ValueError(
+                    f"{where}.traces_from = {entry.traces_from!r}: a scripted profile takes the traces of one that "
+                    f"records them, one of {recording}"
+                )
 
     def profile(self, name: str) -> Profile:
         """The profile ``name`` with [measurement] filled in.
@@ -244,6 +300,7 @@ class Design(_Section):
         """
         resolved = self.profile(profile) if isinstance(profile, str) else profile
         value = {field: getattr(resolved, field) for field in _HASHED}
+        value |= {f: v for f, unset in _HASHED_IF_SET.items() if (v := getattr(resolved, f)) != unset}
         value |= {"format": _DESIGN_FORMAT, "prompts": prompts_digest, "models": pair_digest}
         return sha256_text(canonical_json(value))[:16]
 

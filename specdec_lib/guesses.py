@@ -14,9 +14,9 @@ import pandas as pd
 
 from .costmodel import counts_from_trace
 from .measure import Study
-from .mechanisms import cells, trace
+from .mechanisms import chosen_variants, traces_of
 from .stats import geometric_mean
-from .variants import DELTAS, passes_of, resolved
+from .variants import DELTAS, passes_of
 
 MACHINES = ("bytes", "layers")
 CLOSE = 0.02  # two guesses this near to each other (in log R) are not told apart
@@ -37,9 +37,9 @@ def guessed_R(study: Study, phase: str) -> pd.DataFrame:
     Leaves out what a trace does not fix: a rule with delta > 0 (see :func:`relaxed_alphas`).
     """
     new, rows = study.profile.new_tokens, []
-    variants = [v for v in resolved(phase, study.profile.k, new) if v.proposer != "none"]
-    for context, family in cells(study.profile):
-        recorded = trace(study, (context, family))["passes"]
+    variants = [v for v in chosen_variants(study.profile, phase) if v.proposer != "none"]
+    for (context, family), known in traces_of(study).items():
+        recorded = known["passes"]
         for v in variants:
             if v.rule == "relaxed" and v.setting:
                 continue

@@ -1,10 +1,12 @@
-"""Jobs: one process, one immutable result file. A finished job is never run again. No torch on this side.
+"""Jobs: one immutable result file each, never run again once finished. No torch on this side.
 
-A job file holds what was asked (``spec``), what came out (``result``) and a checksum over both.
+A job file holds what was asked (``spec``), what came out (``result``) and a checksum over both. A job has a process of
+its own (``run_job``), or shares one where the design's isolation allows it (``Served``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -21,6 +23,7 @@ DONE = "\x04done"  # what the measuring process says after each job
 # Handed on by earlier jobs: measured, so it may differ when they are measured anew.
 MEASURED = ("prefill_s", "tokens", "passes", "costs", "prediction")
 _ERROR_LINES = 12
+_ROOT = Path(__file__).resolve().parent.parent
 
 
 def write_job(path: Path, spec: dict[str, Any], result: dict[str, Any]) -> None:
@@ -55,6 +58,12 @@ def engines(folder: Path) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
+def outcomes(folder: Path, name: str) -> dict[str, Any]:
+    """The jobs of a data folder whose result says ``name``, and what it says; such as "out_of_memory"."""
+    results = ((path.stem, read_job(path)["result"]) for path in sorted((folder / "jobs").glob("*.json")))
+    return {job: result[name] for job, result in results if name in result}
+
+
 def finished(path: Path, spec: dict[str, Any], keep_engine: bool) -> dict[str, Any] | None:
     """The result of a job that need not run again, or None.
 
@@ -83,29 +92,85 @@ def run_job(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
     ``threads`` are pinned before torch starts. An interruption ends the process and stores nothing.
     Raises ``JobFailed`` with the end of what the process said.
     """
-    pinned = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
-    root = str(Path(__file__).resolve().parent.parent)
-    environment = {**os.environ, **pinned, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": root}
     path.parent.mkdir(parents=True, exist_ok=True)
-    order = json.dumps({"spec": spec, "path": str(path), "threads": threads, "parent": os.getpid()})
-    process = subprocess.Popen(
-        [sys.executable, "-m", "specdec_lib.worker"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
-    )  # fmt: skip
+    process = _start(threads)
     try:
-        said, _ = process.communicate(order + "\n")
+        said, _ = process.communicate(_order(spec, path, threads))
     except BaseException:
         process.kill()
         process.wait()
         raise
     if process.returncode != 0 or not path.is_file():
-        tail = "\n    ".join(said.replace(root, ".").strip().splitlines()[-_ERROR_LINES:])
-        raise JobFailed(
-            f"job {spec['name']} ended with status {process.returncode} and no result:\n    {tail}",
-            expected="a job that runs to its end",
-            remedy="status -9 is often memory (see `make doctor`); finished jobs are kept, run again to go on",
-        )
+        raise _failed(spec, process.returncode, said)
     return read_job(path)["result"]
+
+
+class Served:
+    """One process that works off jobs one after the other: what it loaded, compiled and captured is kept between them.
+
+    Started by the first job; ``close`` ends it. Each job is stored when it is done, as by ``run_job``.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.process: subprocess.Popen[str] | None = None
+
+    def run(self, spec: dict[str, Any], path: Path) -> dict[str, Any]:
+        """As ``run_job``. Raises ``JobFailed`` when the process dies; the next job then gets a new one."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        process = self.process = self.process or _start(self.threads)
+        assert process.stdin and process.stdout
+        said: list[str] = []
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it has died: its end is read below
+                process.stdin.write(_order(spec, path, self.threads))
+                process.stdin.flush()
+            for line in process.stdout:
+                if line.rstrip("\n").endswith(DONE):
+                    return read_job(path)["result"]
+                said.append(line)
+        except BaseException:
+            self._end(kill=True)
+            raise
+        raise _failed(spec, self._end(kill=False), "".join(said))
+
+    def close(self) -> None:
+        """End the process: it has no more orders to read."""
+        if self.process:
+            self._end(kill=False)
+
+    def _end(self, kill: bool) -> int:
+        process, self.process = self.process, None
+        assert process and process.stdin and process.stdout
+        if kill:
+            process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.stdout.close()
+        return process.wait()
+
+
+def _start(threads: int) -> subprocess.Popen[str]:
+    pinned = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
+    environment = {**os.environ, **pinned, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(_ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "specdec_lib.worker"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
+    )  # fmt: skip
+
+
+def _order(spec: dict[str, Any], path: Path, threads: int) -> str:
+    order = {"spec": spec, "path": str(path), "threads": threads, "parent": os.getpid()}
+    return json.dumps(order) + "\n"
+
+
+def _failed(spec: dict[str, Any], status: int, said: str) -> JobFailed:
+    tail = "\n    ".join(said.replace(str(_ROOT), ".").strip().splitlines()[-_ERROR_LINES:])
+    return JobFailed(
+        f"job {spec['name']} ended with status {status} and no result:\n    {tail}",
+        expected="a job that runs to its end",
+        remedy="status -9 is often memory (see `make doctor`); finished jobs are kept, run again to go on",
+    )
 
 
 def _shown(path: Path) -> str:

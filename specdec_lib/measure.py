@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 
 from . import paths
 from .design import Design, Job, Profile, load_design, plan
-from .jobs import ENGINE, finished, run_job
+from .errors import OutOfDeviceMemory
+from .jobs import ENGINE, Served, finished, run_job
 from .pairs import pair_digest
 from .prompts import prompts_digest
+from .provenance import record_machine
 from .records import validate
+from .room import require_room
+from .variants import Variant, passes_of
 
 Say = Callable[[str], None]
+Item = TypeVar("Item", bound=Hashable)
+Result = TypeVar("Result")
 AA = {"ar": "ar", "spec": "ar-again"}
+FULL = "out_of_memory"  # what a job's result says when the GPU had too little memory
+# What the cap is about: timed runs. An FP32 control beside the measured models is none.
+CAPPED = ("decode", "mechanism", "costs", "graphs")
 
 
 class Study(NamedTuple):
-    """A profile on this machine: the design, its hash, where results go, what the calibration found."""
+    """A profile on this machine: the design, its hash, where results go, what the calibration found.
+
+    ``server``: the process that the jobs share, where they may share one (see :func:`sharing`).
+    """
 
     design: Design
     profile: Profile
     design_hash: str
     folder: Path
     machine: dict[str, Any]
+    server: Served | None = None
 
     @property
     def threads(self) -> int:
@@ -37,17 +51,62 @@ class Study(NamedTuple):
     def spec(self, kind: str, name: str, **fields: Any) -> dict[str, Any]:
         """A job's order: everything that decides what it measures, and nothing about where it runs."""
         p = self.profile
+        how: dict[str, Any] = {"mode": p.mode} if p.captured else {}
+        if p.memory_cap_gib and kind in CAPPED:
+            how["memory_cap_bytes"] = int(p.memory_cap_gib * (1 << 30))
         return {
             "kind": kind, "name": name, "profile": p.name, "design_hash": self.design_hash,
             ENGINE: paths.measuring_hash(), "pair": p.pair, "device": self.machine["device"],
-            "dtype": self.machine["dtype"], "new_tokens": p.new_tokens, "prefill_chunk": p.prefill_chunk, **fields,
+            "dtype": self.machine["dtype"], "new_tokens": p.new_tokens, "prefill_chunk": p.prefill_chunk, **how,
+            **fields,
         }  # fmt: skip
 
+    def known(self, spec: dict[str, Any]) -> dict[str, Any] | None:
+        """The result of a finished job, or None. Raises ``OutOfDeviceMemory`` where that was its outcome."""
+        return _whole(spec, finished(self.job_file(spec), spec, keep_engine=self.profile.committed))
+
     def run(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """The job's result: read if it is finished, else measured now."""
-        path = self.folder / "jobs" / f"{spec['name']}.json"
-        done = finished(path, spec, keep_engine=self.profile.committed)
-        return done if done is not None else run_job(spec, path, self.threads)
+        """The job's result: read if it is finished, else measured now. Raises what ``known`` and ``measure`` raise."""
+        done = self.known(spec)
+        return done if done is not None else self.measure(spec, self.job_file(spec))
+
+    def measure(self, spec: dict[str, Any], path: Path) -> dict[str, Any]:
+        """Run the job, in a process of its own or in the shared one. Raises ``JobFailed``, and ``OutOfDeviceMemory``
+        where the GPU had too little memory: an outcome that is stored like any other."""
+        result = self.server.run(spec, path) if self.server else run_job(spec, path, self.threads)
+        whole = _whole(spec, result)
+        assert whole is not None
+        return whole
+
+    def job_file(self, spec: dict[str, Any]) -> Path:
+        """Where the job's result is, or will be."""
+        return self.folder / "jobs" / f"{spec['name']}.json"
+
+
+def _whole(spec: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any] | None:
+    if result is not None and FULL in result:
+        raise OutOfDeviceMemory(
+            f"job {spec['name']}: {result[FULL]}",
+            expected=f"room for {spec['pair']} on the GPU, or under the profile's cap",
+            remedy="the outcome is recorded and the run goes on; delete the job's file to measure it again",
+        )
+    return result
+
+
+@contextlib.contextmanager
+def sharing(study: Study) -> Iterator[Study]:
+    """The study with one process for all its jobs, where the design isolates no more than contexts; else as it is.
+
+    For phases, whose comparisons are inside a job. Nested, the outer process serves.
+    """
+    if study.server or study.profile.isolation != "context":
+        yield study
+        return
+    server = Served(study.threads)
+    try:
+        yield study._replace(server=server)
+    finally:
+        server.close()
 
 
 def threads_of(profile: Profile) -> int:
@@ -58,12 +117,22 @@ def threads_of(profile: Profile) -> int:
 
 
 def open_study(profile_name: str, folder: Path, design: Design | None = None) -> Study:
-    """Validate the profile, settle the dtype once for all its jobs, and measure the bandwidth beside them."""
+    """Validate the profile, settle the dtype once for all its jobs, and measure the bandwidth beside them.
+
+    Raises ``OutOfDeviceMemory`` before anything is measured on a GPU that is too small for the profile.
+    """
     design = design or load_design()
     profile = design.profile(profile_name)
     design_hash = design.measurement_hash(profile, prompts_digest(), pair_digest(profile.pair))
     blank = Study(design, profile, design_hash, folder, {"device": profile.device, "dtype": profile.dtype})
-    return blank._replace(machine=blank.run(blank.spec("calibrate", "calibrate")))
+    spec = blank.spec("calibrate", "calibrate")
+    found = blank.known(spec)
+    if found is None:
+        require_room(design, profile)
+        found = blank.measure(spec, blank.job_file(spec))
+        if found["device"] != "cpu":  # its tables may be made on another machine
+            record_machine(folder, threads_of(profile))
+    return blank._replace(machine=found)
 
 
 def confirmatory(
@@ -71,7 +140,8 @@ def confirmatory(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Runs and stages of one context: every planned job of the frozen design, each in its own process.
 
-    A family's prefill is stored once and deleted after its last job. Raises what jobs raise; finished jobs stay.
+    A family's prefill is stored once and deleted after its last job, where several processes decode from it. Raises
+    what jobs raise; finished jobs stay. A job that found too little memory leaves no rows; if all did, its error.
     """
     jobs = plan(study.profile, context)
     results = _collect(study, jobs, say)
@@ -93,25 +163,70 @@ def aa_runs(study: Study, context: int, say: Say = lambda line: None) -> pd.Data
     return _rows(study, jobs, _collect(study, jobs, say), "aa")
 
 
+def scripted_passes(profile: Profile, family: str, context: int) -> list[bool]:
+    """The bits that a scripted profile imposes on a confirmatory cell: independent, with the context's alpha."""
+    assert profile.scripted
+    variant = Variant("scripted", trace="iid", setting=profile.scripted[context])
+    return passes_of(variant, [False] * profile.new_tokens, family, context)
+
+
 def _collect(study: Study, jobs: list[Job], say: Say) -> dict[str, dict[str, Any]]:
     results: dict[str, dict[str, Any]] = {}
+    full: OutOfDeviceMemory | None = None
     for number, (job, last) in enumerate(_with_last(jobs), start=1):
-        # A process that has its cell alone makes its own prefill; what several decode from is made once and stored.
-        shared = job.families if job.isolation != "cell" else ()
-        given = {family: study.run(prefill_spec(study, family, job.context)) for family in shared}
-        spec = study.spec(
-            "decode", job.name, context=job.context, runs=[run.model_dump() for run in job.runs],
-            prompt_sha256={family: result["prompt_sha256"] for family, result in given.items()},
-            prefill_s={family: result["prefill_s"] for family, result in given.items()},
-            k=study.profile.k, bonus=study.profile.bonus, formulation=study.profile.formulation,
-            warmup_repeats=study.profile.warmup_repeats,
-        )  # fmt: skip
-        results[job.name] = run_from_store(study, spec, job.context)
+        try:
+            results[job.name] = study_job(study, job)
+        except OutOfDeviceMemory as outcome:
+            full = outcome
+            say(str(outcome))
         say(f"{number}/{len(jobs)} {job.name}")
         for family in last:
             for path in (study.folder / ".prefill").glob(f"{family}-{job.context}[-.]*"):
                 path.unlink()
+    if full and not results:
+        raise full
     return results
+
+
+def study_job(study: Study, job: Job) -> dict[str, Any]:
+    """The result of one planned process."""
+    p = study.profile
+    # A process that has its cells alone makes its own prefills; what several decode from is made once and stored.
+    shared = job.families if job.isolation == "block" else ()
+    given = {family: study.run(prefill_spec(study, family, job.context)) for family in shared}
+    imposed: dict[str, Any] = {}
+    if p.scripted and any(run.arm == "spec" for run in job.runs):
+        imposed["passes"] = {family: scripted_passes(p, family, job.context) for family in job.families}
+    spec = study.spec(
+        "decode", job.name, context=job.context, runs=[run.model_dump() for run in job.runs],
+        prompt_sha256={family: result["prompt_sha256"] for family, result in given.items()},
+        prefill_s={family: result["prefill_s"] for family, result in given.items()},
+        k=p.k, bonus=p.bonus, formulation=p.formulation, warmup_repeats=p.warmup_repeats, **imposed,
+    )  # fmt: skip
+    return run_from_store(study, spec, job.context)
+
+
+def where_it_fits(
+    items: Iterable[Item], work: Callable[[Item], Result], what: str, say: Say = lambda line: None
+) -> dict[Item, Result]:
+    """``work`` on every item that finds enough GPU memory; the others' outcome is recorded and said.
+
+    Raises ``OutOfDeviceMemory`` if none did.
+    """
+    planned = list(items)
+    found: dict[Item, Result] = {}
+    full: OutOfDeviceMemory | None = None
+    for number, item in enumerate(planned, start=1):
+        try:
+            found[item] = work(item)
+        except OutOfDeviceMemory as outcome:
+            full = outcome
+            say(str(outcome))
+        name = "-".join(map(str, item)) if isinstance(item, tuple) else str(item)
+        say(f"{number}/{len(planned)} {what}-{name}")
+    if full and not found:
+        raise full
+    return found
 
 
 def _with_last(jobs: list[Job]) -> Iterator[tuple[Job, list[str]]]:
@@ -128,8 +243,7 @@ def prefill_spec(study: Study, family: str, context: int) -> dict[str, Any]:
 
 def run_from_store(study: Study, spec: dict[str, Any], context: int) -> dict[str, Any]:
     """The result of a job that decodes from stored prefills; missing ones are made again first."""
-    path = study.folder / "jobs" / f"{spec['name']}.json"
-    done = finished(path, spec, keep_engine=study.profile.committed)
+    done = study.known(spec)
     if done is not None:
         return done
     for family in spec["prefill_s"]:  # the caches may be gone, after an interruption say
@@ -140,29 +254,28 @@ def run_from_store(study: Study, spec: dict[str, Any], context: int) -> dict[str
         if not all(role.is_file() for role in roles):
             # not in jobs/: the result that stands there stays
             again = study.folder / ".prefill" / f"{family}-{context}.json"
-            run_job(prefill_spec(study, family, context), again, study.threads)
+            study.measure(prefill_spec(study, family, context), again)
             again.unlink()
-    return run_job(spec, path, study.threads)
+    return study.measure(spec, study.job_file(spec))
 
 
 def _rows(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]], schema: str) -> pd.DataFrame:
     rows = []
     for job in jobs:
+        if job.name not in results:
+            continue
         result = results[job.name]
         for row in result["rows"]:
             tokens = result["tokens"][f"{row['family']} {row['arm']}"]
-            against = next(
-                r["tokens"][f"{row['family']} ar"]
-                for r in results.values()
-                if f"{row['family']} ar" in r["tokens"]
-            )
+            plain = f"{row['family']} ar"  # its own tokens where AR's job has none: nothing to differ from
+            against = next((r["tokens"][plain] for r in results.values() if plain in r["tokens"]), tokens)
             rows.append(
                 {
                     **shared_columns(study),
                     "context_tokens": job.context,
                     "job": job.name,
                     "isolation": job.isolation,
-                    "mode": "eager",
+                    "mode": study.profile.mode,
                     "pair": study.profile.pair,
                     "device": study.machine["device"],
                     "dtype": study.machine["dtype"],
@@ -179,6 +292,7 @@ def _stages(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]]) -
     rows = [
         {**shared_columns(study), "context_tokens": job.context, **row}
         for job in jobs
+        if job.name in results
         for row in results[job.name]["stages"]
     ]
     return validate(pd.DataFrame(rows), "stages")

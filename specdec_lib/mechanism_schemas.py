@@ -8,6 +8,7 @@ from specdec_lib.columns import (
     CELL,
     CONTEXT,
     MACHINE,
+    ON_A_GPU,
     PROFILE,
     count,
     flag,
@@ -114,7 +115,8 @@ MECHANISM_TABLES = (
             "prediction_sha256": hexadecimal(
                 "Hash of the prediction written before; null if there was none.", 64, 64, null=True
             ),
-        },
+        }
+        | ON_A_GPU,
         [_SEEN],
     ),
     table(
@@ -190,11 +192,17 @@ MECHANISM_TABLES = (
         }
         | _ALPHA
         | {
-            "rounds_n": count("Rounds of the real run at the design's k (reference, no bonus).", 1),
+            "rounds_n": count(
+                "Rounds of the real run at the design's k (reference, no bonus); null where acceptance is scripted.",
+                1,
+                null=True,
+            ),
             "rounds_by_trace_n": count("Rounds that the trace says.", 1),
             "acceptance": share("Accepted / proposed-and-verified by the trace."),
             "alpha": share("The alpha that gives this acceptance at the design's k."),
-            "identical": flag("The real run emitted AR's tokens."),
+            "identical": flag(
+                "The real run emitted AR's tokens; null where acceptance is scripted.", null=True
+            ),
         },
     ),
     table(

@@ -10,11 +10,22 @@ from typing import Any
 
 import pandas as pd
 
-from .design import Profile
-from .errors import InvalidSetting
-from .measure import Say, Study, first_divergence, prefill_spec, run_from_store, shared_columns
+from .design import Profile, Run
+from .errors import InvalidSetting, TableMissing
+from .jobs import finished, write_job
+from .measure import (
+    Say,
+    Study,
+    first_divergence,
+    prefill_spec,
+    run_from_store,
+    scripted_passes,
+    shared_columns,
+    sharing,
+    where_it_fits,
+)
 from .prompts import get_family
-from .records import validate
+from .records import read_table, validate
 from .stats import alpha_from_acceptance
 from .variants import Variant, resolved
 
@@ -43,8 +54,89 @@ def cell_spec(study: Study, kind: str, name: str, cell: Cell, **fields: Any) -> 
 
 
 def trace(study: Study, cell: Cell) -> dict[str, Any]:
-    """The cell's AR text, its trace, and what the draft proposed, by a job that all phases share."""
-    return run_from_store(study, cell_spec(study, "trace", "trace", cell, k=study.profile.k), cell[0])
+    """The cell's AR text, its trace, and what the draft proposed, by a job that all phases share.
+
+    In a scripted profile: the text, as the profile's mode gives it, and the bits of ``script``.
+    """
+    if study.profile.scripted is None:
+        return run_from_store(study, cell_spec(study, "trace", "trace", cell, k=study.profile.k), cell[0])
+    context, family = cell
+    once = Run(family=family, arm="ar", block="AB", repeat=1, position=0)
+    spec = cell_spec(
+        study, "decode", "text", cell, runs=[once.model_dump()], k=study.profile.k, bonus=study.profile.bonus,
+        formulation=study.profile.formulation, warmup_repeats=study.profile.warmup_repeats,
+    )  # fmt: skip
+    text = run_from_store(study, spec, context)["tokens"][f"{family} ar"]
+    return {"tokens": text, "passes": script(study, cell)}
+
+
+def script(study: Study, cell: Cell) -> list[bool]:
+    """The bits that a scripted profile imposes on a cell of the mechanism phases: the trace that ``traces_from``
+    recorded there, or the confirmatory run's own. Kept beside the jobs, so that a cell has one script for good.
+    """
+    context, family = cell
+    source = study.profile.traces_from
+    spec = study.spec(
+        "script", f"script-{context}-{family}", families=[family], context=context, source=source
+    )
+    known = finished(study.job_file(spec), spec, keep_engine=True)
+    if known is None:
+        passes = scripted_passes(study.profile, family, context)
+        if source:
+            table: Any = read_table(study.folder.parent / source / "traces.csv", "traces")
+            chosen = table[(table["family"] == family) & (table["context_tokens"] == context)]["passes"]
+            if len(chosen) != 1 or len(chosen.iloc[0]) < len(passes):
+                raise TableMissing(
+                    f"data/{source}/traces.csv has no trace of {family} at {context}.",
+                    expected=f"one, of at least {len(passes)} tokens: profile {study.profile.name!r} replays it",
+                    remedy=f"measure fewer cells in [profiles.{study.profile.name}.mechanisms], or drop traces_from",
+                )
+            passes = [bit == "1" for bit in chosen.iloc[0]][: len(passes)]
+        known = {"passes": passes}
+        write_job(study.job_file(spec), spec, known)
+    return known["passes"]
+
+
+def traces_of(study: Study, say: Say = lambda line: None) -> dict[Cell, dict[str, Any]]:
+    """``trace`` of every cell that the phases measure."""
+    with sharing(study) as together:
+        return where_it_fits(cells(study.profile), lambda cell: trace(together, cell), "trace", say)
+
+
+def chosen_variants(profile: Profile, phase: str) -> tuple[Variant, ...]:
+    """AR and those of the phase's variants that the profile can run, in the form in which it runs them.
+
+    - A captured mode replays repair-free rounds with bonus: what is real keeps its form or is left out; an oracle or a
+      synthetic bound that has the bonus is taken in that form, since its point is the acceptance.
+    - Scripted acceptance: in place of the real draft's acceptance stands the cell's script, and the label says so.
+      Rules that look at the draft's own choices are left out: random weights give them nothing to see.
+
+    Raises ``InvalidSetting`` for an unknown phase and for one that leaves nothing to compare.
+    """
+    found = []
+    for v in resolved(phase, profile.k, profile.new_tokens):
+        if profile.captured and v.proposer != "none":
+            if not v.bonus or v.rule not in ("greedy", "imposed"):
+                continue
+            if v.formulation != "repair-free":
+                if v.proposer not in ("forced", "free"):
+                    continue
+                v = dataclasses.replace(v, formulation="repair-free")
+        if profile.scripted is not None:
+            if v.proposer == "naive" or v.rule == "relaxed":
+                continue
+            if v.proposer == "draft" and v.rule == "greedy":
+                v = dataclasses.replace(
+                    v, label="synthetic", proposer="forced", rule="imposed", trace="recorded"
+                )
+        found.append(v)
+    if len(found) < 2:
+        raise InvalidSetting(
+            f"Profile {profile.name!r} can run no variant of phase {phase!r}.",
+            expected="a phase with repair-free variants with bonus, or (scripted) with imposed acceptance",
+            remedy=f"take {phase!r} out of the profile's phases",
+        )
+    return tuple(found)
 
 
 def run_phase(
@@ -52,58 +144,81 @@ def run_phase(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Every variant of a phase on every cell: timed rows (schema "mechanism") and, on request, text quality.
 
-    ``prediction`` is the hash of the prediction that was written before; it goes onto every row. Raises
-    ``InvalidSetting`` before anything is measured, and what jobs raise; finished jobs stay.
+    ``prediction`` is the hash of the prediction that was written before; it goes onto every row. A cell that found too
+    little memory is said and left out; if all did, its error is raised. Raises ``InvalidSetting`` before anything is
+    measured, and what jobs raise; finished jobs stay.
     """
-    profile = study.profile
-    variants = resolved(phase, profile.k, profile.new_tokens)
-    planned = cells(profile)
-    assert profile.mechanisms
+    variants = chosen_variants(study.profile, phase)
     rows: list[dict[str, Any]] = []
     texts: list[dict[str, Any]] = []
-    for number, cell in enumerate(planned, start=1):
-        context, family = cell
-        known = trace(study, cell)
-        spec = cell_spec(
-            study, "mechanism", phase, cell, variants=[dataclasses.asdict(v) for v in variants],
-            repeats=profile.mechanisms.repeats, tokens=known["tokens"], passes=known["passes"], quality=quality,
-            format=get_family(family).checkable, prediction=prediction,
-        )  # fmt: skip
-        result = run_from_store(study, spec, context)
-        by_name = {v.name: v for v in variants}
-        shared = shared_columns(study) | {"context_tokens": context, "family": family, "phase": phase}
-        for row in result["rows"]:
-            v = by_name[row["variant"]]
-            rows.append(
-                shared
-                | _machine(study, result["machine"])
-                | _settings(v)
-                | {
-                    "job": spec["name"],
-                    "prediction_sha256": result["prediction"] or None,
-                    **_against(result["tokens"][v.name], result["tokens"]["ar"]),
-                    **row,
-                }
-            )
-        for row in result["quality"]:
-            against = _against(result["tokens"][row["variant"]], result["tokens"]["ar"])
-            texts.append(shared | _settings(by_name[row["variant"]]) | against | row)
-        say(f"{number}/{len(planned)} {spec['name']}")
+
+    def measured(cell: Cell) -> tuple[str, dict[str, Any]]:
+        return _measured(together, phase, cell, variants, quality, prediction)
+
+    with sharing(study) as together:
+        found = where_it_fits(cells(study.profile), measured, phase, say)
+    for cell, (job, result) in found.items():
+        _gather(study, phase, cell, variants, job, result, rows, texts)
     columns = None if texts else ["phase", "variant"]
     quality_table = validate(pd.DataFrame(texts), "quality") if texts else pd.DataFrame(columns=columns)
     return validate(pd.DataFrame(rows), "mechanism"), quality_table
 
 
-def proposals_tables(study: Study, say: Say = lambda line: None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The acceptance phase: one row per proposed token (schema "proposals"), one per trace (schema "traces")."""
-    from .costmodel import counts_from_trace
+def _measured(
+    study: Study, phase: str, cell: Cell, variants: tuple[Variant, ...], quality: bool, prediction: str
+) -> tuple[str, dict[str, Any]]:
+    """Name and result of the phase's job on one cell."""
+    context, family = cell
+    known = trace(study, cell)
+    assert study.profile.mechanisms
+    spec = cell_spec(
+        study, "mechanism", phase, cell, variants=[dataclasses.asdict(v) for v in variants],
+        repeats=study.profile.mechanisms.repeats, tokens=known["tokens"], passes=known["passes"], quality=quality,
+        format=get_family(family).checkable, prediction=prediction,
+    )  # fmt: skip
+    return spec["name"], run_from_store(study, spec, context)
 
+
+def _gather(
+    study: Study,
+    phase: str,
+    cell: Cell,
+    variants: tuple[Variant, ...],
+    job: str,
+    result: dict[str, Any],
+    rows: list[dict[str, Any]],
+    texts: list[dict[str, Any]],
+) -> None:
+    """Append the job's rows and, where it judged them, its texts."""
+    by_name = {v.name: v for v in variants}
+    shared = shared_columns(study) | {"context_tokens": cell[0], "family": cell[1], "phase": phase}
+    for row in result["rows"]:
+        v = by_name[row["variant"]]
+        rows.append(
+            shared
+            | _machine(study, result["machine"])
+            | _settings(v)
+            | {
+                "job": job,
+                "prediction_sha256": result["prediction"] or None,
+                **_against(result["tokens"][v.name], result["tokens"]["ar"]),
+                **row,
+            }
+        )
+    for row in result["quality"]:
+        against = _against(result["tokens"][row["variant"]], result["tokens"]["ar"])
+        texts.append(shared | _settings(by_name[row["variant"]]) | against | row)
+
+
+def proposals_tables(study: Study, say: Say = lambda line: None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The acceptance phase: one row per proposed token (schema "proposals"), one per trace (schema "traces").
+
+    In a scripted profile nothing is proposed by the draft: no proposals, and the scripts as traces.
+    """
     rows, traces = [], []
-    planned = cells(study.profile)
-    for number, cell in enumerate(planned, start=1):
-        known = trace(study, cell)
+    for cell, known in traces_of(study, say).items():
         shared = shared_columns(study) | {"context_tokens": cell[0], "family": cell[1]}
-        for proposal in known["proposals"]:
+        for proposal in known.get("proposals", ()):
             renamed = {
                 "round": "round_n",
                 "token": "token_id",
@@ -111,22 +226,25 @@ def proposals_tables(study: Study, say: Say = lambda line: None) -> tuple[pd.Dat
                 "gap": "gap_logits",
             }
             rows.append(shared | {renamed.get(key, key): value for key, value in proposal.items()})
-        passes = known["passes"]
-        expected = counts_from_trace(passes, study.profile.k, study.profile.new_tokens)
-        traces.append(
-            shared
-            | {
-                "passes": "".join("01"[bit] for bit in passes),
-                "pass_share": sum(passes) / len(passes),
-                "rounds_n": known["rounds_n"],
-                "rounds_by_trace_n": expected.rounds,
-                "acceptance": expected.accepted / expected.proposed,
-                "alpha": alpha_from_acceptance(expected.accepted / expected.proposed, study.profile.k),
-                "identical": known["identical"],
-            }
-        )
-        say(f"{number}/{len(planned)} trace-{cell[0]}-{cell[1]}")
-    return validate(pd.DataFrame(rows), "proposals"), validate(pd.DataFrame(traces), "traces")
+        traces.append(shared | _trace_row(study, known))
+    proposals = validate(pd.DataFrame(rows), "proposals") if rows else pd.DataFrame()
+    return proposals, validate(pd.DataFrame(traces), "traces")
+
+
+def _trace_row(study: Study, known: dict[str, Any]) -> dict[str, Any]:
+    from .costmodel import counts_from_trace
+
+    passes, k = known["passes"], study.profile.k
+    expected = counts_from_trace(passes, k, study.profile.new_tokens)
+    return {
+        "passes": "".join("01"[bit] for bit in passes),
+        "pass_share": sum(passes) / len(passes),
+        "rounds_n": known.get("rounds_n"),
+        "rounds_by_trace_n": expected.rounds,
+        "acceptance": expected.accepted / expected.proposed,
+        "alpha": alpha_from_acceptance(expected.accepted / expected.proposed, k),
+        "identical": known.get("identical"),
+    }
 
 
 def numerics_table(study: Study, say: Say = lambda line: None) -> pd.DataFrame:
@@ -135,13 +253,18 @@ def numerics_table(study: Study, say: Say = lambda line: None) -> pd.DataFrame:
     for context in dict.fromkeys(context for context, _ in cells(study.profile)):
         here = [cell for cell in cells(study.profile) if cell[0] == context]
         planned += here[: (len(here) + 1) // 2]
+
+    def measured(cell: Cell) -> list[dict[str, Any]]:
+        tokens = trace(together, cell)["tokens"]
+        spec = cell_spec(together, "numerics", "numerics", cell, tokens=tokens)
+        return run_from_store(together, spec, cell[0])["rows"]
+
     rows = []
-    for number, cell in enumerate(planned, start=1):
-        tokens = trace(study, cell)["tokens"]
-        spec = cell_spec(study, "numerics", "numerics", cell, tokens=tokens)
+    with sharing(study) as together:
+        found = where_it_fits(planned, measured, "numerics", say)
+    for cell, compared in found.items():
         shared = shared_columns(study) | {"context_tokens": cell[0], "family": cell[1]}
-        rows += [shared | row for row in run_from_store(study, spec, cell[0])["rows"]]
-        say(f"{number}/{len(planned)} {spec['name']}")
+        rows += [shared | row for row in compared]
     return validate(pd.DataFrame(rows), "numerics")
 
 
@@ -198,7 +321,7 @@ def _machine(study: Study, machine: dict[str, Any]) -> dict[str, Any]:
         "pair": study.profile.pair,
         "dtype": study.machine["dtype"],
         "device": study.machine["device"],
-        "mode": "eager",
+        "mode": study.profile.mode,
         "threads": machine["threads"],
         "peak_rss_bytes": machine["peak_rss_bytes"],
     }

@@ -9,22 +9,29 @@ import subprocess
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from . import paths
 from .files import atomic_write
-from .jobs import engines
-from .measure import Study
+from .jobs import engines, outcomes
+from .nvml import read_gpu
+
+if TYPE_CHECKING:
+    from .measure import Study
 
 PACKAGES = ("torch", "transformers", "triton", "numpy", "scipy", "pandas", "tokenizers", "safetensors")
+MACHINE = "machine.json"
+COMMIT = "SPECDEC_COMMIT"  # names the commit of a copy without .git
 
 
 def write_provenance(study: Study) -> dict[str, Any]:
     """Write ``provenance.json`` into the study's data folder and return it.
 
-    The first run of a folder fixes "started"; later runs renew the rest. Holds no path, user or host name.
+    The first run of a folder fixes "started"; later runs renew the rest. Machine, packages and commit are those that
+    measured, where the folder has them recorded (:func:`record_machine`), else those of now. Holds no path, user or
+    host name.
     """
     path = study.folder / "provenance.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -38,18 +45,42 @@ def write_provenance(study: Study) -> dict[str, Any]:
         "measured_by": engines(study.folder),
         "started": known.get("started", today),
         "renewed": today,
-        "git": git_state(study.folder.name),
-        "machine": machine(study.threads),
+        **(recorded_machine(study.folder) or describe(study.folder.name, study.threads)),
         "device": {key: value for key, value in study.machine.items() if key != "models"},
         "models": study.machine["models"],
-        "packages": {name: v for name in PACKAGES if (v := version(name))},
     }
+    if full := outcomes(study.folder, "out_of_memory"):
+        record["out_of_memory"] = full
     atomic_write(path, json.dumps(record, indent=1, sort_keys=False) + "\n")
     return record
 
 
+def describe(folder: str, threads: int) -> dict[str, Any]:
+    """What a result of ``data/<folder>`` depends on besides the design: the commit, this machine, the packages."""
+    gpu = read_gpu()
+    return {
+        "git": git_state(folder),
+        "machine": machine(threads),
+        "packages": {name: v for name in PACKAGES if (v := version(name))},
+    } | ({} if gpu is None else {"gpu_at_start": gpu.as_dict()})
+
+
+def record_machine(folder: Path, threads: int) -> None:
+    """Write down beside the jobs what measures them, for tables that are made from them elsewhere."""
+    today = datetime.now(UTC).date().isoformat()
+    content = {"measured": today, **describe(folder.name, threads)}
+    atomic_write(folder / MACHINE, json.dumps(content, indent=1) + "\n")
+
+
+def recorded_machine(folder: Path) -> dict[str, Any] | None:
+    """What :func:`record_machine` wrote, or None."""
+    path = folder / MACHINE
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
 def git_state(folder: str) -> dict[str, Any]:
-    """Commit, and whether tracked files outside ``data/<folder>`` differ from it; "unknown" outside a checkout."""
+    """Commit, and whether tracked files outside ``data/<folder>`` differ from it; "unknown" outside a checkout, unless
+    the environment names it (``SPECDEC_COMMIT``)."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -63,7 +94,10 @@ def git_state(folder: str) -> dict[str, Any]:
     commit = git("rev-parse", "HEAD")
     # Results are what is being written; everything else is a source.
     changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":(exclude)data/{folder}")
-    return {"commit": commit or "unknown", "dirty": None if changes is None else bool(changes)}
+    return {
+        "commit": commit or os.environ.get(COMMIT, "unknown"),
+        "dirty": None if changes is None else bool(changes),
+    }
 
 
 def machine(threads: int) -> dict[str, Any]:

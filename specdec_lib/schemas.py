@@ -15,6 +15,7 @@ from specdec_lib.columns import (
     CONTEXT,
     DERIVED,
     MACHINE,
+    ON_A_GPU,
     PROFILE,
     count,
     flag,
@@ -93,14 +94,8 @@ def _runs(*arms: str) -> dict[str, pa.Column]:
                 "Share of 4-grams of the output already seen in it; high means it loops."
             ),
             "cpu_mhz": positive("CPU clock during the run; null where unknown.", null=True, optional=True),
-            "device_event_s": positive(
-                "Decode time by device events; null on a CPU.", null=True, optional=True
-            ),
-            "throttled": flag("The GPU reported a throttle reason; null on a CPU.", null=True, optional=True),
-            "other_gpu_processes_n": count(
-                "Other processes on the GPU; null on a CPU.", null=True, optional=True
-            ),
         }
+        | ON_A_GPU
     )
 
 

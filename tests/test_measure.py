@@ -39,7 +39,7 @@ def small_design(families: int = 1, repeats: int = 1, **profile: Any) -> Design:
     toy = {
         "title": "t",
         "pair": "tiny-llama",
-        "isolation": "context",
+        "isolation": "block",
         "threads": 1,
         "phases": ["confirmatory"],
     }
@@ -71,7 +71,7 @@ def test_end_to_end(undisturbed: tuple[Path, pd.DataFrame, pd.DataFrame], tmp_pa
     assert set(runs["new_tokens"]) == {12} and set(runs["design_hash"]) == {study.design_hash}
     assert set(runs["first_divergence_tokens"].isna()) == {True}
     assert len(set(runs["tokens_sha256"])) == 1
-    assert set(runs["threads"]) == {1} and set(runs["isolation"]) == {"context"}
+    assert set(runs["threads"]) == {1} and set(runs["isolation"]) == {"block"}
     assert set(runs["job"]) == {job.name for job in plan(study.profile)}
     assert min(*runs["decode_s"], *runs["prefill_s"]) > 0
     spec, ar = (runs[runs["arm"] == arm].iloc[0] for arm in ("spec", "ar"))
@@ -85,7 +85,11 @@ def test_end_to_end(undisturbed: tuple[Path, pd.DataFrame, pd.DataFrame], tmp_pa
     write_table(runs, path, "confirmatory")
     assert len(read_table(path, "confirmatory", design_hash=study.design_hash)) == 2
     assert sorted(p.name for p in study.folder.rglob("*") if p.is_file()) == sorted(
-        ["calibrate.json", f"{runs['job'].iloc[0]}.json", f"prefill-256-{runs['family'].iloc[0]}.json"]
+        [
+            "calibrate.json",
+            *(f"{job}.json" for job in runs["job"]),
+            f"prefill-256-{runs['family'].iloc[0]}.json",
+        ]
     )
     for job in (study.folder / "jobs").iterdir():
         text = job.read_text()
@@ -271,7 +275,7 @@ def test_another_design_is_refused_before_anything_runs(inside: list[str], tmp_p
 
 def test_a_damaged_job_is_named(inside: list[str], tmp_path: Path) -> None:
     confirmatory(study_in(tmp_path), CONTEXT)
-    job = next((tmp_path / "data" / "toy" / "jobs").glob("confirmatory-*"))
+    job = next((tmp_path / "data" / "toy" / "jobs").glob("confirmatory-*-ar.json"))
     job.write_text(job.read_text().replace('"arm": "ar"', '"arm": "spec"', 1))
     with pytest.raises(errors.JobDamaged, match=job.name):
         confirmatory(study_in(tmp_path), CONTEXT)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from specdec_lib.design import Profile, load_design
 from specdec_lib.paths import DESIGN_FILE
+from specdec_lib.room import GIB, fitting_contexts, needed_bytes
 
-GIB = 1 << 30
-# Rough needs of a job: weights of both models, caches at 8K and working memory. Measured peaks are in the
-# results.
+# Rough needs of a job on a CPU: weights of both models, caches at 8K and working memory. Measured peaks are in
+# the results.
 _NEEDS_GIB = {"smol": 3.0, "qwen2.5": 6.0, "qwen2.5-shapes": 6.0}
 
 
@@ -104,8 +104,14 @@ def missing(profile: Profile, machine: Machine) -> list[str]:
     if profile.device == "cuda":
         if not machine.gpu:
             lacks.append("no GPU")
-        elif machine.gpu_free < need * GIB:
-            lacks.append(f"{need:g} GiB of free GPU memory needed")
+        elif machine.gpu_free < needed_bytes(profile):
+            fitting = ", ".join(map(str, fitting_contexts(profile, machine.gpu_free))) or "none"
+            lacks.append(
+                f"{needed_bytes(profile) / GIB:.1f} GiB of free GPU memory needed, there are "
+                f"{machine.gpu_free / GIB:.1f}; of its contexts {fitting} would fit"
+            )
+        if profile.mode == "compiled" and not machine.triton:
+            lacks.append("Triton is not installed")
     elif machine.memory_free < need * GIB:
         lacks.append(f"{need:g} GiB of free memory needed")
     if profile.threads > machine.cores:
