@@ -34,6 +34,7 @@ from tests.test_mechanisms import MECHANISMS
 RAW = tomllib.loads((ROOT / "design.toml").read_text(encoding="utf-8"))
 ALPHA = 0.6
 SCRIPTED: dict[str, Any] = {"isolation": "context", "scripted": {str(CONTEXT): ALPHA}}
+ALONE: dict[str, Any] = SCRIPTED | {"isolation": "block"}
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_a_scripted_confirmatory_run_imposes_its_alpha(inside: list[str], tmp_pa
 @pytest.mark.parametrize("phase", ["all-accept", "draft-free", "dial", "formulations", "cost-model"])
 def test_scripted_phases_replay_one_script(phase: str, inside: list[str], tmp_path: Path) -> None:
     runs: Any
-    study = study_in(tmp_path, **SCRIPTED | {"isolation": "block"})
+    study = study_in(tmp_path, **ALONE)
     runs, _ = run_phase(study, phase)
     names = [v.name for v in PHASES[phase]]
     assert list(dict.fromkeys(runs["variant"])) == ["ar", *names]
@@ -177,7 +178,7 @@ def test_a_cell_keeps_its_script_whatever_happens_to_the_source(inside: list[str
     _, traces = proposals_tables(recording)
     source = recording.folder / "traces.csv"
     write_table(traces, source, "traces")
-    scripted = small_design(mechanisms=MECHANISMS, **SCRIPTED | {"isolation": "block"})
+    scripted = small_design(mechanisms=MECHANISMS, **ALONE)
     profile = scripted.profile("toy").model_copy(update={"traces_from": "recording"})
     study = open_study("toy", tmp_path / "data" / "toy", scripted)._replace(profile=profile)
     runs: Any
@@ -193,7 +194,7 @@ def test_a_cell_keeps_its_script_whatever_happens_to_the_source(inside: list[str
 
 
 def test_the_cost_line_of_a_scripted_profile(inside: list[str], tmp_path: Path) -> None:
-    study = study_in(tmp_path, **SCRIPTED | {"isolation": "block"})
+    study = study_in(tmp_path, **ALONE)
     table: Any = costs_table(study)
     free = table[table["formulation"] == "repair-free"]
     assert set(free["rejections_n"]) == {0}, "all accepted: few rounds, though the weights are random"
