@@ -58,8 +58,7 @@ def costs_table(study: Study, say: Say = lambda line: None) -> pd.DataFrame:
     few = None if study.profile.scripted is None else FEW_FAMILIES
     planned: list[Cell] = [(c, f) for c in contexts for f in study.design.measurement.development[:few]]
     assert study.profile.mechanisms
-    quick = study.profile.repeats < study.design.analysis.interval.min_repeats
-    repeats = 1 if quick else study.profile.mechanisms.repeats
+    repeats = study.profile.mechanisms.repeats_in("cost-model")
     variants = fitting_variants(study)
     by_name = {v.name: v for v in variants}
     rows = []
@@ -141,7 +140,10 @@ def fit(costs: Table) -> list[Costs]:
     return [_fit_family(str(family), part) for family, part in costs.groupby("family", sort=False)]
 
 
-def _fit_family(family: str, rows: Any) -> Costs:
+def _fit_family(family: str, runs: Any) -> Costs:
+    # Medians over repeats, as R is measured: a run that something disturbed does not move the line.
+    kinds = ["context_tokens", "variant", "formulation"]
+    rows = runs.groupby(kinds, sort=False, dropna=False).median(numeric_only=True).reset_index()
     ar = rows[rows["variant"] == "ar"]
     free = rows[rows["formulation"] == "repair-free"]
     reference = rows[rows["formulation"] == "reference"]

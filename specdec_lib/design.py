@@ -116,10 +116,18 @@ class Analysis(_Section):
 
 
 class Mechanisms(_Section):
-    """The cells of the mechanism phases: the first n families at each context, and repeats per variant."""
+    """The cells of the mechanism phases: the first n families at each context, and repeats per variant.
+
+    ``repeats_of`` names phases that take another number; the cost line's fit takes that of "cost-model".
+    """
 
     families: dict[int, Positive]
     repeats: Positive
+    repeats_of: dict[str, Positive] = {}
+
+    def repeats_in(self, phase: str) -> int:
+        """Timed repeats of each variant in this phase."""
+        return self.repeats_of.get(phase, self.repeats)
 
 
 class ProfileEntry(_Section):

@@ -173,8 +173,8 @@ def _measured(
     assert study.profile.mechanisms
     spec = cell_spec(
         study, "mechanism", phase, cell, variants=[dataclasses.asdict(v) for v in variants],
-        repeats=study.profile.mechanisms.repeats, tokens=known["tokens"], passes=known["passes"], quality=quality,
-        format=get_family(family).checkable, prediction=prediction,
+        repeats=study.profile.mechanisms.repeats_in(phase), tokens=known["tokens"], passes=known["passes"],
+        quality=quality, format=get_family(family).checkable, prediction=prediction,
     )  # fmt: skip
     return spec["name"], run_from_store(study, spec, context)
 
