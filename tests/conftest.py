@@ -50,8 +50,11 @@ def tiny_qwen2_pair() -> Pair:
 @pytest.fixture(scope="module")
 def nothing_committed() -> Iterator[None]:
     """For projects made by a test: no profile's results have to be there."""
+    from specdec_lib.design import load_design
+
+    profiles = load_design(Path(__file__).parent.parent / "design.toml").profiles
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("specdec_lib.report.folders.PENDING", ("cpu-full",))
+        patch.setattr("specdec_lib.report.folders.PENDING", tuple(profiles))
         yield
 
 

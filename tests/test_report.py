@@ -408,9 +408,9 @@ def test_figures_have_words(project: Path, shown: list[str]) -> None:
     assert len(figures) == 1
     for one in figures:
         assert (
-            'alt="R per family at' in one
+            'alt="R per family in cpu-full' in one
             and "Example CPU, 2 threads, FP32" in one
-            and "16 families, 5 repeats" in one
+            and "5 repeats, 16 families" in one
         )
 
 

@@ -12,6 +12,7 @@ from specdec_lib.report.costline import PHASE, log_axis, say_missing
 from specdec_lib.report.figures import WIDTH
 from specdec_lib.report.style import number
 from specdec_lib.stats import geometric_mean
+from specdec_lib.variants import PHASES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +24,8 @@ def show(root: Path | None = None) -> None:
     """Break-even alpha and best k by the line, and the best k that was found."""
     for one in mechanisms.having(PHASE, root):
         table = mechanisms.read(one, "break-even.csv", "break-even")
+        if one.profile.captured:  # it replays repair-free rounds only, and has no repair to fit
+            table = table[table["formulation"] == "repair-free"]
         style.table(
             break_even_table(table),
             caption=f"{one.label}: {one.hardware}. By the cost line, at the mean pass share of the held-out traces.",
@@ -31,16 +34,19 @@ def show(root: Path | None = None) -> None:
         frame = compared(
             mechanisms.read(one, "predictions.csv", "predictions"), mechanisms.by_family(one, PHASE)
         )
+        if frame.empty:
+            continue
         told = sentences(frame)
         style.use_style()
+        label = "synthetic: acceptance imposed" if one.synthetic else "real"
         caption = (
-            f"{one.label}: {one.hardware}. Repair-free with bonus, real draft (real): geometric means "
+            f"{one.label}: {one.hardware}. Repair-free with bonus, draft paid for ({label}): geometric means "
             f"over {text.listed(str(n) for n in frame.groupby('context_tokens', sort=True)['n'].max())} "
             "families, medians over repeats; dashed: predicted before. Bars: range over families."
         )
         style.figure(figure(frame), alt="R over k, measured and predicted. " + " ".join(told), caption=caption,
                      csv=one.csv(f"{PHASE}.csv"))  # fmt: skip
-        text.say(*told)
+        text.say(f"**{one.label}.** {' '.join(told)}")
     say_missing(root)
 
 
@@ -67,10 +73,10 @@ def break_even_table(table: Table) -> Table:
 def compared(predictions: Table, cells: Table) -> Table:
     """Per context and k of the repair-free engine with its real draft: R predicted and measured, over families."""
     keys = ["context_tokens", "family", "k"]
-    real = [
-        t[(t["label"] == "real") & (t["formulation"] == "repair-free") & t["bonus"].fillna(False)]
-        for t in (predictions, cells)
+    engines = [
+        v.name for v in PHASES[PHASE] if v.proposer == "draft" and v.formulation == "repair-free" and v.bonus
     ]
+    real = [t[t["variant"].isin(engines)] for t in (predictions, cells)]
     joined = real[0][[*keys, "R_predicted", "extrapolated"]].merge(real[1][[*keys, "R"]], on=keys)
     rows = [
         {"context_tokens": int(context), "k": int(k), "n": len(part),
@@ -78,7 +84,7 @@ def compared(predictions: Table, cells: Table) -> Table:
          "low": float(part["R"].min()), "high": float(part["R"].max())}
         for (context, k), part in joined.groupby(["context_tokens", "k"], sort=True)
     ]  # fmt: skip
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["context_tokens", "k", "n", "predicted", "measured", "low", "high"])
 
 
 def sentences(frame: Table) -> list[str]:

@@ -1,4 +1,5 @@
-"""The synthesis' chain of evidence: one sentence per chapter, from that chapter's data, and the boundary of it all."""
+"""The synthesis' chain of evidence: one sentence per chapter, from that chapter's data, and the boundary "
+"of it all."""
 
 from __future__ import annotations
 
@@ -87,12 +88,14 @@ def one_variant(phase: str, *variants: str) -> Callable[[folders.Results], str]:
         frame, parts = mechanisms.by_variant(one, phase), []
         for variant in variants:
             part = frame[frame["variant"] == variant]
+            if part.empty:
+                continue
             each = text.listed(
                 f"{number(row['R_GM'])} at {text.context_name(row['context'])}"
                 for row in part.to_dict("records")
             )
             parts.append(f"{mechanisms.labelled(variant, part['label'].iloc[0])}: R = {each}")
-        return "; ".join(parts) + "."
+        return "; ".join(parts) + "." if parts else "not run with this engine."
 
     return told
 
@@ -115,10 +118,13 @@ def dial_found(one: folders.Results) -> str:
 def formulations(one: folders.Results) -> str:
     """What the better formulation and the bonus give together."""
     gain = mechanisms.gain(one, "formulations", "repair-free, bonus", "reference")
+    if gain.empty:
+        return "only one formulation was run."
+    label = "synthetic" if one.synthetic else "real"
     each = text.listed(
         f"{number(row['gain'])} at {text.context_name(row['context'])}" for row in gain.to_dict("records")
     )
-    return f"repair-free with bonus (real) is faster than the reference engine (real) by a factor of {each}."
+    return f"repair-free with bonus ({label}) is faster than the reference engine ({label}) by a factor of {each}."
 
 
 def numerics(one: folders.Results) -> str:
@@ -182,6 +188,7 @@ def boundary(root: Path | None = None) -> Table:
                 "data": one.label,
                 "hardware": one.hardware,
                 "pair": one.profile.pair,
+                "SpecDec": one.setup,
                 "new tokens": one.profile.new_tokens,
                 "k": one.profile.k,
                 "families": ", ".join(f"{n} at {text.context_name(int(c))}" for c, n in cells.items()),

@@ -36,6 +36,11 @@ class Source:
         return self.results.profile.repeats if self.results else 5
 
     @property
+    def setup(self) -> str:
+        """What the SpecDec arm does."""
+        return self.results.setup if self.results else published.SETUP
+
+    @property
     def spread(self) -> str:
         """n and what the interval is, for captions."""
         counts = text.listed(f"{row['n_in_inference']} of {row['n']}" for row in self.rows)
@@ -55,9 +60,13 @@ def from_article(root: Path | None = None) -> Source:
     return Source(published.LABEL, published.HARDWARE, published.summary(root), published.CSV)
 
 
-def sources(root: Path | None = None, *, committed_only: bool = False) -> list[Source]:
-    """The article, then every measured folder with real weights."""
-    found = [one for one in folders.measured(root) if one.committed or not committed_only]
+def sources(
+    root: Path | None = None, *, committed_only: bool = False, real_only: bool = False
+) -> list[Source]:
+    """The article, then every measured folder that joins comparisons; ``real_only`` where the text itself counts."""
+    found = [
+        one for one in folders.measured(root, real_only=real_only) if one.committed or not committed_only
+    ]
     ours = [
         Source(one.label, one.hardware, one.summary, one.csv(f"confirmatory-{one.contexts[0]}.csv"), one)
         for one in found
@@ -70,10 +79,16 @@ def contexts(found: list[Source]) -> list[int]:
     return sorted({int(row["context_tokens"]) for source in found for row in source.rows})
 
 
-def table(found: list[Source], columns: dict[str, Callable[[Row], Any]]) -> pd.DataFrame:
-    """One row per (context, source); ``columns`` maps a heading to what it shows of a summary row."""
+def table(
+    found: list[Source], columns: dict[str, Callable[[Row], Any]], *, setup: bool = False
+) -> pd.DataFrame:
+    """One row per (context, source); ``columns`` maps a heading to what it shows of a summary row.
+
+    ``setup``: say what each source's SpecDec arm does.
+    """
     rows = [
         {"context": text.context_name(context), "source": source.label}
+        | ({"SpecDec": source.setup} if setup else {})
         | {heading: _value(show, row) for heading, show in columns.items()}
         for context in contexts(found)
         for source in found
@@ -119,7 +134,7 @@ def headline(found: list[Source]) -> list[str]:
     """The landing page's answer: one paragraph per source, verdicts computed."""
     parts = []
     for source in found:
-        opening = "As published" if source.results is None else f"In `{source.results.name}`"
+        opening = "As published" if source.results is None else f"In {source.results.named}"
         kind = "; a quick look" if source.results and source.results.quick else ""
         parts.append(
             f"**{opening}** ({source.hardware}{kind}) speculative decoding "
@@ -163,8 +178,9 @@ def missing_committed(found: list[Source], root: Path | None = None) -> str:
     """The same for committed profiles whose run is still pending."""
     have = {source.results.name for source in found if source.results}
     wanted = [
-        n for n, entry in folders.read_design(root).profiles.items() if entry.committed and n not in have
-    ]
+        n for n, entry in folders.read_design(root).profiles.items()
+        if entry.committed and "confirmatory" in entry.phases and n not in have
+    ]  # fmt: skip
     return " ".join(
         text.not_measured(f"the profile `{name}`", f"make runs PROFILE={name}") for name in wanted
     )

@@ -70,19 +70,20 @@ def show_finding(root: Path | None = None) -> None:
 
 
 def show_counts(root: Path | None = None) -> None:
-    """Per round: reads, token copies, bytes, before and after, published beside ours."""
-    for one in mechanisms.having(PHASE, root):
-        frame = mechanisms.by_variant(one, PHASE)
-        caption = f"Medians over families. {mechanisms.caption(one, frame)} Published: {published.HARDWARE}."
-        style.table(counts_table(frame, root), caption=caption, csv=one.csv(f"{PHASE}.csv"))
+    """Per round: reads, token copies, bytes, before and after, published beside every folder."""
+    if found := mechanisms.having(PHASE, root):
+        each = " ".join(f"{mechanisms.caption(one, mechanisms.by_variant(one, PHASE))}" for one in found)
+        caption = f"Medians over families. Published: {published.HARDWARE}. {each}"
+        style.table(counts_table(found, root), caption=caption, csv=found[0].csv(f"{PHASE}.csv"))
     mechanisms.say_if_unmeasured(PHASE, root)
 
 
-def counts_table(frame: folders.Table, root: Path | None = None) -> pd.DataFrame:
-    """Our variants and the published before and after."""
+def counts_table(found: list[folders.Results], root: Path | None = None) -> pd.DataFrame:
+    """The published before and after, and both variants of every folder."""
     rows: list[dict[str, Any]] = [
         {
-            "source": "published, " + when,
+            "source": published.LABEL,
+            "variant": {"before": NAIVE, "after": DEVICE}[when],
             "context": "all",
             "reads per round": given("syncs_per_round_" + when, root),
             "token copies per round": given("token_copies_" + when, root),
@@ -90,17 +91,20 @@ def counts_table(frame: folders.Table, root: Path | None = None) -> pd.DataFrame
         }
         for when in ("before", "after")
     ]
-    for variant in (NAIVE, DEVICE):
-        for row in frame[frame["variant"] == variant].to_dict("records"):
-            rows.append(
-                {
-                    "source": mechanisms.labelled(variant, row["label"]),
-                    "context": text.context_name(row["context"]),
-                    "reads per round": number(row["reads_per_round"]),
-                    "token copies per round": number(row["copies_per_round"]),
-                    "bytes per round": number(row["bytes_per_round"]),
-                }
-            )
+    for one in found:
+        frame = mechanisms.by_variant(one, PHASE)
+        for variant in (NAIVE, DEVICE):
+            for row in frame[frame["variant"] == variant].to_dict("records"):
+                rows.append(
+                    {
+                        "source": one.label,
+                        "variant": mechanisms.labelled(variant, row["label"]),
+                        "context": text.context_name(row["context"]),
+                        "reads per round": number(row["reads_per_round"]),
+                        "token copies per round": number(row["copies_per_round"]),
+                        "bytes per round": number(row["bytes_per_round"]),
+                    }
+                )
     return pd.DataFrame(rows, dtype=object)
 
 
@@ -121,26 +125,48 @@ def counts_sentence(one: folders.Results, runs: folders.Table, frame: folders.Ta
     )
     kept = bool((device["reads_per_round"] <= 1).all() and (device["copies_per_round"] == 0).all())
     return (
-        f"In `{one.name}` {told} counted exactly the predicted reads, copies and bytes. Reads per round go from "
+        f"In {one.named} {told} counted exactly the predicted reads, copies and bytes. Reads per round go from "
         f"{reads}, "
         f"token copies from {copies}: {'within' if kept else '**outside**'} the limit of one read and no copy."
     )
 
 
 def show_latency(root: Path | None = None) -> None:
-    """What the device-side plane saves of the naive one's time."""
-    for one in mechanisms.having(PHASE, root):
-        saved = latency(one)
-        rows = [
-            {"context": text.context_name(row["context"]), "families": row["n"],
-             "change of the decode time": text.percent(row["change"]),
-             "interval": changes(row)}
-            for row in saved.to_dict("records")
+    """What the device-side plane saves of the naive one's time: judged on a GPU, where a read makes the host wait."""
+    if found := [one for one in mechanisms.having(PHASE, root) if one.cuda]:
+        each = " ".join(mechanisms.caption(one, mechanisms.by_variant(one, PHASE)) for one in found)
+        caption = f"Device-side against naive, the same cells. Published: {published.HARDWARE}. {each}"
+        style.table(latency_table(found, root), caption=caption, csv=found[0].csv(f"{PHASE}.csv"))
+    else:
+        text.say(text.not_measured(f"{PHASE} on a GPU", f"make runs PROFILE={_gpu_profile(root)}"))
+
+
+def latency_table(found: list[folders.Results], root: Path | None = None) -> pd.DataFrame:
+    """The published range, and every folder's change per context with its interval."""
+    low, high = _published_change(root)
+    rows: list[dict[str, Any]] = [
+        {"source": published.LABEL, "context": "all", "families": "not stated", "interval": "none",
+         "change of the decode time": f"{text.percent(low)} to {text.percent(high)}"}
+    ]  # fmt: skip
+    for one in found:
+        rows += [
+            {"source": one.label, "context": text.context_name(row["context"]), "families": row["n"],
+             "change of the decode time": text.percent(row["change"]), "interval": changes(row)}
+            for row in latency(one).to_dict("records")
         ]  # fmt: skip
-        frame = mechanisms.by_variant(one, PHASE)
-        caption = f"Device-side against naive (both real), the same cells. {mechanisms.caption(one, frame)}"
-        style.table(pd.DataFrame(rows), caption=caption, csv=one.csv(f"{PHASE}.csv"))
-    mechanisms.say_if_unmeasured(PHASE, root)
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _published_change(root: Path | None) -> list[float | None]:
+    return [mechanisms.published_value(PHASE, f"latency_change_{end}", None, root) for end in ("max", "min")]
+
+
+def _gpu_profile(root: Path | None) -> str:
+    """The profile with which a reader measures the phase on a GPU."""
+    profiles = folders.read_design(root).profiles
+    return next(
+        (n for n, entry in profiles.items() if entry.device == "cuda" and PHASE in entry.phases), "qwen-8gb"
+    )
 
 
 def latency(one: folders.Results) -> folders.Table:
@@ -158,15 +184,17 @@ def changes(row: dict[str, Any]) -> str:
 
 
 def latency_sentence(one: folders.Results, saved: folders.Table, root: Path | None = None) -> str:
-    """Whether the measured change is what was predicted for the device."""
-    low, high = (
-        mechanisms.published_value(PHASE, f"latency_change_{end}", None, root) for end in ("max", "min")
-    )
+    """On a GPU: whether the change is the predicted gain. On a CPU only the counts are judged."""
+    if not one.cuda:
+        return (
+            f"In {one.named} a read is a plain memory access: only its counts are judged, not its time "
+            f"(which changes by {text.span((row * 100 for row in saved['change']), '%')})."
+        )
+    low, high = _published_change(root)
     told = f"Published: {text.percent(low)} to {text.percent(high)}."
-    cpu = not str(one.provenance.get("device", {}).get("device", "cpu")).startswith("cuda")
     bounded = saved[saved["change_low"].notna()]
     if bounded.empty:
-        return f"In `{one.name}` there are too few families for an interval. {told}"
+        return f"In {one.named} there are too few families for an interval. {told}"
     faster = [text.context_name(c) for c in bounded[bounded["change_high"] < 0]["context"]]
     slower = [text.context_name(c) for c in bounded[bounded["change_low"] > 0]["context"]]
     moved = [f"faster at {text.listed(faster)}"] * bool(faster) + [f"slower at {text.listed(slower)}"] * bool(
@@ -174,7 +202,8 @@ def latency_sentence(one: folders.Results, saved: folders.Table, root: Path | No
     )
     where = text.listed(text.context_name(c) for c in bounded["context"])
     found = f"is {text.listed(moved)}" if moved else f"makes no difference that the interval at {where} shows"
-    expected = not moved if cpu else bool(faster) and not slower
-    predicted = "no effect on a CPU, where a read waits for nothing" if cpu else "a gain on a GPU"
-    held = "holds" if expected else "**does not hold**"
-    return f"In `{one.name}` the device-side plane {found}. The prediction, {predicted}, {held}. {told}"
+    held = "holds" if faster and not slower else "**does not hold**"
+    size = f" by {text.span((abs(row) * 100 for row in bounded['change']), '%')}" if faster or slower else ""
+    return (
+        f"In {one.named} the device-side plane {found}{size}. The prediction, a gain on a GPU, {held}. {told}"
+    )

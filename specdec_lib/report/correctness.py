@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from specdec_lib.report import compare, folders, style, text
+from specdec_lib.report import compare, flips, folders, style, text
 from specdec_lib.report.style import number
 
 FILE = "correctness.csv"
@@ -21,13 +21,17 @@ def find(root: Path | None = None) -> folders.Results | None:
 
 def show_layer(layer: str, root: Path | None = None) -> None:
     """One layer's checks: how many ran, how many passed, the worst value beside its limit."""
-    one = find(root)
-    frame = layer_table(one, layer) if one else pd.DataFrame()
-    if one is None or frame.empty:
+    having = [(one, frame) for one in folders.all_with(FILE, root) if len(frame := layer_table(one, layer))]
+    if not having:
         text.say(text.not_measured(f"the {layer} layer"))
-        return
-    style.table(frame, caption=f"{one.label}: {one.hardware.rpartition(',')[0]}.", csv=one.csv(FILE))
-    text.say(layer_sentence(frame, layer, one))
+    for one, frame in having:
+        style.table(frame, caption=f"{one.label}: {_machine(one)}.", csv=one.csv(FILE))
+        text.say(f"**{one.label}.** {layer_sentence(frame, layer, one)}")
+
+
+def _machine(one: folders.Results) -> str:
+    """Hardware without the precision: these checks have their own."""
+    return ", ".join(part for part in one.hardware.split(", ") if part not in ("BF16", "FP32"))
 
 
 def layer_table(one: folders.Results, layer: str) -> pd.DataFrame:
@@ -66,12 +70,10 @@ def layer_sentence(frame: folders.Table, layer: str, one: folders.Results) -> st
 
 def show_grid(root: Path | None = None) -> None:
     """Token equality of every variant: families equal to AR, by formulation, bonus and k."""
-    one = find(root)
-    frame = grid(one) if one else pd.DataFrame()
-    if one is not None and not frame.empty:
-        style.table(
-            frame, caption="Families whose FP32 tokens equal AR's, of all checked, per k.", csv=one.csv(FILE)
-        )
+    for one in folders.all_with(FILE, root):
+        if len(frame := grid(one)):
+            caption = f"{one.label}: families whose FP32 tokens equal AR's, of all checked, per k."
+            style.table(frame, caption=caption, csv=one.csv(FILE))
 
 
 def grid(one: folders.Results) -> pd.DataFrame:
@@ -85,16 +87,11 @@ def grid(one: folders.Results) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-EQUALITY = {
-    "identical families": lambda row: f"{row['identical_families_n']} of {row['n']}",
-}
-
-
 def show_equality(root: Path | None = None) -> None:
     """Token equality of the timed runs, in the precision that ran, beside the published counts."""
-    found = compare.sources(root)
+    found = compare.sources(root, real_only=True)
     caption = "Families whose SpecDec tokens are identical to AR's, in the timed runs."
-    style.table(compare.table(found, EQUALITY), caption=caption, csv=found[-1].csv)
+    style.table(compare.table(found, flips.EQUALITY), caption=caption, csv=found[-1].csv)
     measured = [source.results for source in found if source.results]
     if not measured:
         text.say(text.not_measured("token equality of the timed runs"))
@@ -155,7 +152,7 @@ def equality_sentence(one: folders.Results) -> str:
 def show_application(root: Path | None = None) -> None:
     """The application layer, where the table has it."""
     one = find(root)
-    if one is None or layer_table(one, "application").empty:
+    if one is None or not any(len(layer_table(each, "application")) for each in folders.all_with(FILE, root)):
         text.say("**Not measured.** No correctness table here holds a check of the final text.")
         return
     show_layer("application", root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,15 +47,19 @@ class Line:
 
     def predicted_R(self, alpha: float, k: int, formulation: str, bonus: bool, new_tokens: int) -> float:
         """R of a run of exactly ``new_tokens`` tokens."""
-        return costmodel.predicted_R(
-            self.c, self.verify, k, alpha, formulation, bonus, self.repair, self.overhead, new_tokens
-        )
+        return self.R_of(_expected(alpha, k, new_tokens, formulation, bonus))
 
     def break_even(self, k: int, formulation: str, bonus: bool, new_tokens: int) -> float | None:
         """The smallest alpha that pays; 0 if all do, None if none does."""
         return costmodel.break_even_alpha(
             self.c, self.verify, k, formulation, bonus, self.repair, self.overhead, new_tokens
         )
+
+
+@lru_cache(maxsize=4096)
+def _expected(alpha: float, k: int, new_tokens: int, formulation: str, bonus: bool) -> costmodel.Counts:
+    """Counts do not hang on costs: every line of a page shares them."""
+    return costmodel.expected_counts(alpha, k, new_tokens, formulation, bonus)
 
 
 def line_at(fit: Table, context: int) -> Line:
@@ -88,7 +93,7 @@ def show(root: Path | None = None) -> None:
             caption=caption,
             csv=one.csv(FIT),
         )
-        text.say(*told, *ratio_sentence(one, fit))
+        text.say(f"**{one.label}.** {told[0]}", *ratio_sentence(one, fit))
     say_missing(root)
 
 

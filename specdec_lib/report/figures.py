@@ -40,95 +40,82 @@ def sides(ax: Axes) -> None:
 
 
 def headline(found: list[Source]) -> Figure:
-    """R_GM with its interval, a group per context, a marker per source; hollow where there is no interval."""
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
+    """R_GM with its interval, a group per context, a named line per source; hollow where there is no interval.
 
-    lengths, step = contexts(found), 1 / (len(found) + 1)
-    fig, ax = plt.subplots(figsize=(WIDTH, 1.5 + 0.42 * len(lengths) * (len(found) + 0.5)))
+    Every source has a line of its own, so that one more of them makes the figure longer and never denser.
+    """
+    import matplotlib.pyplot as plt
+
+    lengths = contexts(found)
+    fig, ax = plt.subplots(figsize=(WIDTH, 0.9 + len(lengths) * (0.36 * len(found) + 0.34)))
     values: list[float] = []
-    for index, source in enumerate(found):
-        look = style.SERIES[index % len(style.SERIES)]
-        for row in source.rows:
-            if row["R_GM"] != row["R_GM"]:
+    names: dict[float, str] = {}
+    y = 0.0
+    for length in lengths:
+        ax.text(0.0, y - 0.15, f"{text.context_name(length)} tokens", transform=ax.get_yaxis_transform(),
+                fontsize=10, fontweight="bold", va="bottom", ha="left")  # fmt: skip
+        for index, source in enumerate(found):
+            row = next((row for row in source.rows if row["context_tokens"] == length), None)
+            if row is None or row["R_GM"] != row["R_GM"]:
                 continue
-            y = lengths.index(row["context_tokens"]) + (index - (len(found) - 1) / 2) * step
-            bounded = row["low"] == row["low"]
-            if bounded:
-                ax.plot(
-                    [row["low"], row["high"]],
-                    [y, y],
-                    color=look.colour,
-                    linestyle="-",
-                    marker="|",
-                    markersize=9,
-                )
-            face = look.colour if bounded else "white"
-            ax.plot(row["R_GM"], y, marker=look.marker, color=look.colour, markerfacecolor=face, markersize=8)
-            ax.annotate(
-                style.number(row["R_GM"]), (row["R_GM"], y), (0, 7), textcoords="offset points", ha="center",
-                fontsize=9, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.85},
-            )  # fmt: skip
-            values += [row["R_GM"], *([row["low"], row["high"]] if bounded else [])]
+            y += 1
+            names[y] = source.label.replace(" (", "\n(")
+            values += _estimate(ax, row, y - 0.35, style.SERIES[index % len(style.SERIES)])
+        y += 1
     ratio_axis(ax, values)
     sides(ax)
-    ax.set_yticks(range(len(lengths)), [f"{text.context_name(length)} tokens" for length in lengths])
-    ax.set_ylim(len(lengths) - 0.5, -0.5)
-    for edge in range(1, len(lengths)):
-        ax.axhline(edge - 0.5, color=style.GRID, linewidth=0.8, linestyle="-", marker="")
-    handles = []
-    for index, source in enumerate(found):
-        look = style.SERIES[index % len(style.SERIES)]
-        face = "white" if source.results and source.results.quick else look.colour
-        shape = {"marker": look.marker, "markersize": 8, "markerfacecolor": face, "linestyle": "none"}
-        handles.append(Line2D([], [], color=look.colour, label=source.label, **shape))
-    fig.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(3, len(found)))
+    ax.set_yticks([at - 0.35 for at in names], list(names.values()), fontsize=9)
+    ax.set_ylim(y - 0.6, -0.75)
     fig.tight_layout()
     return fig
 
 
-def forest(found: list[Source], context: int) -> Figure:
-    """R of every family at ``context``: filled in the inference, hollow if a check failed."""
+def _estimate(ax: Axes, row: dict[str, Any], y: float, look: style.Series) -> list[float]:
+    """One R_GM with its interval and its number; the values drawn."""
+    bounded = row["low"] == row["low"]
+    if bounded:
+        ax.plot([row["low"], row["high"]], [y, y], color=look.colour, linestyle="-", marker="|", markersize=9)
+    face = look.colour if bounded else "white"
+    ax.plot(row["R_GM"], y, marker=look.marker, color=look.colour, markerfacecolor=face, markersize=8)
+    ax.annotate(
+        style.number(row["R_GM"]), (row["R_GM"], y), (0, 6), textcoords="offset points", ha="center", fontsize=9,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3, "alpha": 0.85},
+    )  # fmt: skip
+    return [row["R_GM"], *([row["low"], row["high"]] if bounded else [])]
+
+
+def forest(source: Source) -> Figure:
+    """R of every family of one folder, a marker per context: filled in the inference, hollow if a check failed."""
     import matplotlib.pyplot as plt
 
-    ours = [source for source in found if source.results and context in source.results.contexts]
-    names = list(dict.fromkeys(name for source in ours for name in _cells(source, context)["family"]))
-    fig, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.3 * len(names)))
+    assert source.results is not None
+    lengths = source.results.contexts
+    names = list(dict.fromkeys(name for context in lengths for name in _cells(source, context)["family"]))
+    fig, ax = plt.subplots(figsize=(WIDTH, 1.6 + 0.3 * len(names)))
     values: list[float] = []
-    for source in found:
-        look = style.SERIES[found.index(source) % len(style.SERIES)]
-        for row in source.rows:
-            if row["context_tokens"] == context and row["low"] == row["low"]:
-                label = f"{source.label}: interval of R_GM"
-                ax.axvspan(row["low"], row["high"], color=look.colour, alpha=0.14, linewidth=0, label=label)
-                ax.axvline(row["R_GM"], color=look.colour, linewidth=1.2, linestyle=look.line, marker="")
-                values += [row["low"], row["high"]]
-    for place, source in enumerate(ours):
-        look = style.SERIES[found.index(source) % len(style.SERIES)]
-        shift = (place - (len(ours) - 1) / 2) * 0.26
-        cells = _cells(source, context)
+    for place, (look, context) in enumerate(zip(style.SERIES, lengths, strict=False)):
+        shift, cells = (place - (len(lengths) - 1) / 2) * 0.24, _cells(source, context)
+        row = next(row for row in source.rows if row["context_tokens"] == context)
+        if row["R_GM"] == row["R_GM"]:
+            ax.axvline(
+                row["R_GM"], color=look.colour, linewidth=1.0, linestyle=look.line, marker="", alpha=0.6
+            )
         for kept, fill in ((True, look.colour), (False, "white")):
             part = cells[cells["in_inference"] == kept]
-            if part.empty:
-                continue
-            label = source.label if kept else f"{source.label}, failed a timing check"
-            at = [names.index(name) + shift for name in part["family"]]
-            ax.plot(
-                part["R"],
-                at,
-                look.marker,
-                color=look.colour,
-                markerfacecolor=fill,
-                linestyle="none",
-                label=label,
-            )
+            if len(part):
+                failed = "" if kept else ", failed a check"
+                ax.plot(
+                    part["R"], [names.index(name) + shift for name in part["family"]], look.marker, color=look.colour,
+                    markerfacecolor=fill, markersize=5.5, linestyle="none",
+                    label=f"{text.context_name(context)} tokens{failed}",
+                )  # fmt: skip
         values += list(cells["R"].dropna())
     ratio_axis(ax, values)
     sides(ax)
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(axis="y", visible=True)
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=9)
+    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2 if len(lengths) > 3 else 3, fontsize=9)
     fig.tight_layout()
     return fig
 

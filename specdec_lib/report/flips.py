@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from specdec_lib.report import folders, published, text
+from specdec_lib.report import compare, folders, published, style, text
 from specdec_lib.report.style import number
 
 
@@ -54,6 +54,17 @@ def flips_sentence(one: folders.Results, part: folders.Table, dtype: str) -> str
     )
 
 
+EQUALITY = {"families with equal tokens": lambda row: f"{row['identical_families_n']} of {row['n']}"}
+
+
+def show_equality_table(root: Path | None = None) -> None:
+    """Families whose tokens are equal in both arms, published and every folder with its own text."""
+    found = compare.sources(root, real_only=True)
+    each = " ".join(f"{source.label}: {source.hardware}; {source.setup}." for source in found)
+    caption = f"Token equality of AR and SpecDec in the timed runs. {each}"
+    style.table(compare.table(found, EQUALITY), caption=caption, csv=found[-1].csv)
+
+
 def equality(root: Path | None = None) -> list[str]:
     """Families with equal tokens in both arms, as published and ours."""
     given = published.confirmatory(root)
@@ -64,12 +75,12 @@ def equality(root: Path | None = None) -> list[str]:
     lines = [
         f"Published (BF16): both arms give the same tokens in {shown} families, each arm alone repeats itself."
     ]
-    for one in folders.measured(root):
+    for one in folders.measured(root, real_only=True):
         cells: Any = one.runs[one.runs["arm"] == "spec"].groupby(["context_tokens", "family"])
         equal = cells["first_divergence_tokens"].apply(lambda column: bool(column.isna().all()))
         each = text.listed(
             f"{int(part.sum())} of {len(part)} at {text.context_name(int(context))}"
             for context, part in equal.groupby(level=0)
         )
-        lines.append(f"In `{one.name}` ({one.hardware}): {each}.")
+        lines.append(f"In {one.named} ({one.hardware}): {each}.")
     return lines

@@ -1,7 +1,7 @@
 """Which results there are: one :class:`Results` per folder under ``data/``, and its tables.
 
-A folder joins every comparison by having a provenance file; no page names it. Folders that end in ``-lab``
-are trials from an open notebook and join nothing.
+A folder joins every comparison by having a provenance file; no page names it. Two kinds join nothing: folders that
+end in ``-lab``, trials from an open notebook; and random weights whose acceptance nobody scripted: their R is chance.
 """
 
 from __future__ import annotations
@@ -49,6 +49,26 @@ class Results:
         return pair in PAIRS and PAIRS[pair].synthetic
 
     @property
+    def scripted(self) -> bool:
+        """Which proposals pass is imposed, at the acceptance that the profile gives."""
+        return self.profile.scripted is not None
+
+    @property
+    def joins(self) -> bool:
+        """It stands beside the others: real weights, or random ones whose acceptance is scripted."""
+        return not self.synthetic or self.scripted
+
+    @property
+    def cuda(self) -> bool:
+        """Measured on a GPU."""
+        return str(self.provenance.get("device", {}).get("device", "cpu")).startswith("cuda")
+
+    @property
+    def mode(self) -> str:
+        """How the engine ran: eager, graphs, compiled."""
+        return self.profile.mode
+
+    @property
     def quick(self) -> bool:
         """Too few repeats for an interval: a quick look."""
         return self.profile.repeats < self.design.analysis.interval.min_repeats
@@ -67,12 +87,25 @@ class Results:
         return f"{self.name} ({', '.join(kinds)})" if kinds else self.name
 
     @property
+    def named(self) -> str:
+        """The folder in a sentence: its name as code, and whether its numbers are synthetic."""
+        return f"`{self.name}`{' (synthetic)' if self.synthetic else ''}"
+
+    @property
+    def setup(self) -> str:
+        """What the SpecDec arm of the confirmatory run does, and under which acceptance."""
+        p = self.profile
+        return f"{p.formulation}{', bonus' * p.bonus}, k = {p.k}{', acceptance imposed' * self.scripted}"
+
+    @property
     def hardware(self) -> str:
-        """Device, threads and precision, for captions."""
+        """Device, threads or mode, and precision, for captions."""
         machine, device = self.provenance.get("machine", {}), self.provenance.get("device", {})
         dtype = str(device.get("dtype", "precision not recorded")).upper()
-        if str(device.get("device", "cpu")).startswith("cuda"):
-            return f"{device.get('device_name', 'GPU')}, {dtype}"
+        if self.cuda:
+            cap = self.profile.memory_cap_gib
+            capped = f", {cap:g} GiB cap" if cap else ""
+            return f"{device.get('device_name', 'GPU')}, {dtype}, {self.mode}{capped}"
         return f"{machine.get('cpu', 'CPU')}, {machine.get('threads_used', '?')} threads, {dtype}"
 
     @cached_property
@@ -148,8 +181,7 @@ def all_folders(root: Path | None = None) -> list[Results]:
     found = {}
     for path in sorted((root / "data").glob(f"*/{PROVENANCE}")):
         if not path.parent.name.endswith(_TRIAL):
-            content = json.loads(path.read_text(encoding="utf-8"))
-            found[path.parent.name] = Results(path.parent.name, path.parent, design, content)
+            found[path.parent.name] = _opened(path.parent, design)
     committed = [name for name, entry in design.profiles.items() if entry.committed]
     for name in committed:
         _require(name, found.get(name), design)
@@ -157,9 +189,37 @@ def all_folders(root: Path | None = None) -> list[Results]:
     return [found[name] for name in [*order, *(name for name in found if name not in order)]]
 
 
-def measured(root: Path | None = None, *, synthetic: bool = False) -> list[Results]:
-    """The folders that hold confirmatory runs; those with random weights only on request."""
-    return [one for one in all_folders(root) if one.contexts and (synthetic or not one.synthetic)]
+# A page asks for the folders again and again; what is derived from their tables is derived once.
+_OPENED: dict[Path, tuple[Any, Results]] = {}
+
+
+def _opened(folder: Path, design: Design) -> Results:
+    """The folder's results, the same object as long as neither a file of it nor the design has changed."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".csv", ".json"))
+    stamp = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files]
+    known, results = _OPENED.get(folder, (None, None))
+    if results is None or known != stamp or results.design != design:
+        content = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
+        results = Results(folder.name, folder, design, content)
+        _OPENED[folder] = (stamp, results)
+    return results
+
+
+def measured(root: Path | None = None, *, real_only: bool = False) -> list[Results]:
+    """The folders that hold confirmatory runs and join comparisons; ``real_only`` where the text itself counts."""
+    return [one for one in joining(root) if one.contexts and not (real_only and one.synthetic)]
+
+
+def joining(root: Path | None = None) -> list[Results]:
+    """The folders that stand beside each other (:attr:`Results.joins`)."""
+    return [one for one in all_folders(root) if one.joins]
+
+
+def all_with(file: str, root: Path | None = None) -> list[Results]:
+    """The joining folders that have ``file``; where none has, the one of :func:`first_with`, if any."""
+    found = [one for one in joining(root) if (one.folder / file).is_file()]
+    first = first_with(file, root)
+    return found or [one for one in [first] if one]
 
 
 def first_with(file: str, root: Path | None = None) -> Results | None:
@@ -169,7 +229,7 @@ def first_with(file: str, root: Path | None = None) -> Results | None:
 
 
 def _require(name: str, found: Results | None, design: Design) -> None:
-    if name in PENDING:
+    if name in PENDING or "confirmatory" not in design.profiles[name].phases:
         return
     wanted = {f"confirmatory-{context}.csv" for context in design.profile(name).contexts}
     absent = (

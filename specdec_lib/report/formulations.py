@@ -24,24 +24,28 @@ CHANGES = (
 
 
 def gains(one: folders.Results) -> folders.Table:
-    """One row per (change, context): measured ``gain, low, high, verdict, n`` and ``predicted`` (NaN without a fit)."""
+    """One row per (change, context): measured ``gain, low, high, verdict, n`` and ``predicted`` (NaN "
+    "without a fit)."""
     predicted = predicted_ratios(one)
-    parts = []
+    parts = [pd.DataFrame(columns=["context", "n", "gain", "low", "high", "verdict", "change", "predicted"])]
     for change, new, old in CHANGES:
         part = mechanisms.gain(one, PHASE, new, old).assign(change=change)
+        if part.empty:  # this folder's engine does not have both
+            continue
         part["predicted"] = [
             predicted[c, new] / predicted[c, old] if (c, new) in predicted else float("nan")
             for c in part["context"]
         ]
         parts.append(part)
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(parts[1:] or parts, ignore_index=True)
 
 
 def predicted_ratios(one: folders.Results) -> dict[tuple[int, str], float]:
     """(context, variant) -> geometric mean of R by the fitted cost line and the recorded traces of the same cells."""
-    if not all((one.folder / name).is_file() for name in (costline.FIT, "traces.csv")):
+    traces = mechanisms.traces(one)
+    if traces is None or not (one.folder / costline.FIT).is_file():
         return {}
-    fit, traces = mechanisms.read(one, costline.FIT, "cost-fit"), mechanisms.read(one, "traces.csv", "traces")
+    fit = mechanisms.read(one, costline.FIT, "cost-fit")
     k, new = one.profile.k, one.profile.new_tokens
     found = {}
     for context, part in traces.groupby("context_tokens", sort=True):
@@ -52,7 +56,7 @@ def predicted_ratios(one: folders.Results) -> dict[tuple[int, str], float]:
                     counts_from_trace([bit == "1" for bit in passes], k, new, formulation, bonus)
                     for passes in part["passes"]
                 ]
-                R = [(new - 1) / c.cost(line.c, line.verify, line.repair, line.overhead) for c in counts]
+                R = [line.R_of(c) for c in counts]
                 found[int(context), formulation + ", bonus" * bonus] = geometric_mean(R)
     return found
 
@@ -61,8 +65,11 @@ def show_gains(root: Path | None = None) -> None:
     """What each change is worth, predicted and measured."""
     for one in mechanisms.having(PHASE, root):
         frame = gains(one)
+        if frame.empty:
+            continue
         caption = (
-            "Ratio of R with and without the change, in the same cells (all variants real); above 1 it is faster. "
+            f"Ratio of R with and without the change, in the same cells (all variants {_label(one)}); "
+            "above 1 it is faster. "
             "Predicted from the fitted cost line and the traces. "
             + mechanisms.caption(one, mechanisms.by_variant(one, PHASE))
         )
@@ -73,7 +80,8 @@ def show_gains(root: Path | None = None) -> None:
 def show_finding(root: Path | None = None) -> None:
     """What helps and what does not, and the calls behind it."""
     for one in mechanisms.having(PHASE, root):
-        text.say(gains_sentence(one, gains(one)), calls_sentence(one))
+        if len(frame := gains(one)):
+            text.say(gains_sentence(one, frame), calls_sentence(one))
     mechanisms.say_if_unmeasured(PHASE, root)
 
 
@@ -132,13 +140,19 @@ def gains_sentence(one: folders.Results, frame: folders.Table) -> str:
         abs(row["gain"] / row["predicted"] - 1) for row in frame.to_dict("records") if row["predicted"] > 0
     ]
     told = f" The cost line's prediction is off by {text.percent(max(off))} at most." if off else ""
-    return f"In `{one.name}`: {'; '.join(lines)}.{told}"
+    return f"In {one.named}: {'; '.join(lines)}.{told}"
+
+
+def _label(one: folders.Results) -> str:
+    return "synthetic" if one.synthetic else "real"
 
 
 def calls_sentence(one: folders.Results) -> str:
     """Target calls of the formulations: what was saved is counted, not only timed."""
     frame = mechanisms.by_variant(one, PHASE)
     old, new = (frame[frame["variant"] == name] for name in ("reference", "repair-free"))
+    if old.empty or new.empty:
+        return ""
     one_per_round = bool((new["target_calls"] == new["rounds"]).all())
     told = "one per round, as it must be" if one_per_round else "**not one per round**"
     return (

@@ -23,7 +23,10 @@ def show(root: Path | None = None) -> None:
             "round, overhead inside; ceiling: R if a verification cost one step."
         )
         style.table(verification_table(frame, one.label, root), caption=caption, csv=one.csv(f"{FREE}.csv"))
-        text.say(*verification_sentences(frame, root))
+        text.say(
+            *(f"**{one.label}.** {told}" for told in verification_sentences(frame)),
+            published_v_sentence(root),
+        )
         if (one.folder / f"{ALL}.csv").is_file():
             text.say(*left_sentences(mechanisms.by_family(one, ALL), mechanisms.by_family(one, FREE), root))
     if not mechanisms.having(FREE, root):
@@ -69,16 +72,17 @@ def verification_table(frame: Table, label: str, root: Path | None = None) -> Ta
     )
 
 
-def verification_sentences(frame: Table, root: Path | None = None) -> list[str]:
-    """What a verification costs above a step, beside the published."""
+def verification_sentences(frame: Table) -> list[str]:
+    """What a verification costs above a step."""
     chosen = frame[frame["variant"] == FREE_BONUS]
+    if chosen.empty:
+        return []
     above = [(v - 1) * 100 for v in chosen["v"]]
     dear = "costs hardly more than a step" if max(above) <= _HARDLY * 100 else "costs well more than a step"
     return [
         f"With the bonus a verification costs v = {text.span(chosen['v'])} AR steps (oracle), "
         f"{text.span(above)} % above one step: it {dear}. R reaches "
         f"{text.span(r * 100 for r in chosen['reached'])} % of the ceiling.",
-        published_v_sentence(root),
     ]
 
 
@@ -97,6 +101,8 @@ def left_sentences(cells: Table, free: Table, root: Path | None = None) -> list[
         float((1 - part["R"] / part["R_free"]).mean())
         for _, part in both.groupby("context_tokens", sort=True)
     ]
+    if not shares:
+        return []
     theirs = []
     for row in audit.rows(root):
         pair = [

@@ -179,7 +179,6 @@ def footprint_table(table: Table) -> pd.DataFrame:
                 "replays (synthetic)": value("replays, all-accept"),
                 "in vain": value("replays in vain, all-accept"),
                 "host reads": value("host reads, all-accept"),
-                "plain output equal to eager's": value("plain output equal to eager's"),
             }
         )  # fmt: skip
     return pd.DataFrame(rows, dtype=object)
@@ -394,7 +393,8 @@ def _only(table: Table, column: str) -> str:
 
 
 def _runs(table: Table) -> str:
-    return _counts_span(table.loc[(table["part"] == "local") & (table["unit"] == "s"), "n"]) + " runs"
+    rows = table[(table["part"] == "local") & table["quantity"].isin(GRAPHS)]
+    return _counts_span(rows["n"]) + " runs"
 
 
 def _counts_span(values: Any) -> str:

@@ -31,7 +31,7 @@ def alt(found: list[compare.Source]) -> str:
 
 def caption(found: list[compare.Source]) -> str:
     """What the headline figure shows: hardware, precision, n and spread of every source."""
-    each = [f"{source.label}: {source.hardware}; {source.spread}." for source in found]
+    each = [f"{source.label}: {source.hardware}; {source.setup}; {source.spread}." for source in found]
     return (
         "R_GM, the geometric mean over prompt families of AR time / SpecDec time for 64 new tokens; bars "
         "are intervals "

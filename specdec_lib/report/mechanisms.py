@@ -37,10 +37,16 @@ _MEDIANS = {
 }
 
 
-def having(phase: str, root: Path | None = None, *, synthetic: bool = False) -> list[folders.Results]:
-    """The folders that hold the phase's table; those with random weights only on request, and last."""
-    found = [one for one in folders.all_folders(root) if (one.folder / f"{phase}.csv").is_file()]
-    return sorted((one for one in found if synthetic or not one.synthetic), key=lambda one: one.synthetic)
+# Phases about the text itself: with random weights they would measure nothing.
+OF_TEXT = ("acceptance", "relaxed")
+
+
+def having(phase: str, root: Path | None = None) -> list[folders.Results]:
+    """The folders that hold the phase's table and join comparisons, those with random weights last."""
+    found = [one for one in folders.joining(root) if (one.folder / f"{phase}.csv").is_file()]
+    return sorted(
+        (one for one in found if not (one.synthetic and phase in OF_TEXT)), key=lambda one: one.synthetic
+    )
 
 
 def read(one: folders.Results, file: str, schema: str) -> folders.Table:
@@ -48,11 +54,45 @@ def read(one: folders.Results, file: str, schema: str) -> folders.Table:
     return read_table(one.folder / file, schema, str(one.provenance["design_hash"]))
 
 
+def traces(one: folders.Results) -> folders.Table | None:
+    """The passes of each cell: the folder's own traces, or those that its scripted profile replays; None without any.
+
+    Cells that a replayed trace does not cover get the profile's own bits, as its runs did.
+    """
+    if (one.folder / "traces.csv").is_file():
+        return read(one, "traces.csv", "traces")
+    plan = one.profile.mechanisms
+    if one.profile.scripted is None or plan is None:
+        return None
+    from specdec_lib.measure import scripted_passes
+
+    given: dict[tuple[int, str], str] = {}
+    if one.profile.traces_from:
+        path = one.folder.parent / one.profile.traces_from / "traces.csv"
+        table = read_table(path, "traces") if path.is_file() else pd.DataFrame()
+        given = {(row["context_tokens"], row["family"]): row["passes"] for row in table.to_dict("records")}
+    rows = []
+    for context, n in plan.families.items():
+        for family in one.profile.families[:n]:
+            own = given.get((context, family))
+            if own is None:
+                own = "".join("01"[bit] for bit in scripted_passes(one.profile, family, context))
+            rows.append({"context_tokens": context, "family": family, "passes": own})
+    return pd.DataFrame(rows)
+
+
 def by_family(one: folders.Results, phase: str) -> folders.Table:
     """One row per (context, family, variant): schema "ratios"."""
     from specdec_lib.mechanisms import ratios
 
-    return ratios(read(one, f"{phase}.csv", "mechanism"))
+    return relabelled(one, ratios(read(one, f"{phase}.csv", "mechanism")))
+
+
+def relabelled(one: folders.Results, table: folders.Table) -> folders.Table:
+    """The table with its labels true: with random weights nothing is "real", its acceptance is imposed."""
+    if not one.synthetic or "label" not in table:
+        return table
+    return table.assign(label=["synthetic" if label == "real" else label for label in table["label"]])
 
 
 def by_variant(one: folders.Results, phase: str) -> folders.Table:
@@ -87,26 +127,35 @@ def summarised(cells: folders.Table, interval: Interval) -> folders.Table:
 
 def gain(one: folders.Results, phase: str, variant: str, against: str) -> folders.Table:
     """How much faster ``variant`` is than ``against`` in the same cells: a row per context with ``context, n,
-    gain`` (geometric mean of the ratio of R; above 1 it is faster) and ``low, high, verdict``."""
+    gain`` (geometric mean of the ratio of R; above 1 it is faster) and ``low, high, verdict``.
+
+    No row where the folder did not run both.
+    """
     cells, rows = by_family(one, phase), []
     for context, part in cells.groupby("context_tokens", sort=True):
         R = part.pivot(index="family", columns="variant", values="R")
+        if variant not in R or against not in R:
+            continue
         found = estimate(list(R[variant] / R[against]), one.design.analysis.interval)
         rows.append(
             {"context": int(context), "n": found.n, "gain": found.R_GM, "low": found.low, "high": found.high,
              "verdict": found.verdict}
         )  # fmt: skip
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["context", "n", "gain", "low", "high", "verdict"])
 
 
 def show_variants(phase: str, published: Published | None = None, root: Path | None = None) -> None:
-    """Per folder the table of variants, published numbers beside ours, and the figure; else how to measure it.
+    """All folders side by side, then per folder its table and figure with the published numbers; else how to measure.
 
     ``published``: our variant's name -> the phase of ``phases.csv`` it answers to; a name that none of our variants
     has gets lines of its own.
     """
     style.use_style()
     given, found = published_frame(published or {}, root), having(phase, root)
+    if len(found) > 1:
+        style.table(
+            side_by_side(found, phase, given), caption=beside_caption(found), csv=found[0].csv(f"{phase}.csv")
+        )
     for one in found:
         cells = by_family(one, phase)
         frame, csv = summarised(cells, one.design.analysis.interval), one.csv(f"{phase}.csv")
@@ -122,6 +171,47 @@ def show_variants(phase: str, published: Published | None = None, root: Path | N
         shown = f"As published: {ARTICLE}."
         style.table(published_table(given), caption=shown, csv=CSV)
     text.say(*missing(phase, root))
+
+
+def side_by_side(found: list[folders.Results], phase: str, given: pd.DataFrame) -> pd.DataFrame:
+    """R_GM with its interval: a row per context and variant, a column per folder, the published R first."""
+    columns: dict[str, dict[tuple[int, str], str]] = {}
+    if len(given):
+        columns["published"] = {
+            (row["context"], row["variant"]): number(row["R"]) for row in given.to_dict("records")
+        }
+    labels: dict[str, set[str]] = {}
+    for one in found:
+        frame = by_variant(one, phase)
+        columns[one.label] = {
+            (row["context"], row["variant"]): text.estimate(row) for row in frame.to_dict("records")
+        }
+        for row in frame.to_dict("records"):
+            labels.setdefault(row["variant"], set()).add(row["label"])
+    order = {name: place for place, name in enumerate(labels)}
+    keys = {key for name, cells in columns.items() if name != "published" for key in cells}
+    keys |= {key for key in columns.get("published", {}) if key[1] not in labels}
+    rows = [
+        {"context": text.context_name(context), "variant": _all_labels(variant, labels.get(variant, set()))}
+        | {
+            name: cells.get((context, variant), "not stated" if name == "published" else "not run")
+            for name, cells in columns.items()
+        }
+        for context, variant in sorted(keys, key=lambda key: (key[0], order.get(key[1], len(order))))
+    ]
+    return pd.DataFrame(rows, dtype=object)
+
+
+def beside_caption(found: list[folders.Results]) -> str:
+    """Which machine each column is, and what its engine does."""
+    each = " ".join(f"{one.label}: {one.hardware}." for one in found)
+    return (
+        f"R_GM of every variant, side by side; brackets: interval over families. Published: {ARTICLE}. {each}"
+    )
+
+
+def _all_labels(variant: str, labels: set[str]) -> str:
+    return labelled(variant, " or ".join(sorted(labels))) if labels else variant
 
 
 def variant_table(frame: folders.Table, given: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -179,7 +269,7 @@ def spread(frame: folders.Table, plan: Interval) -> str:
 
 def alt(one: folders.Results, frame: folders.Table) -> str:
     """The figure in words: every R_GM."""
-    return f"R_GM of every variant in {one.name}. {in_words(frame)}"
+    return f"R_GM of every variant in {one.label}. {in_words(frame)}"
 
 
 def in_words(frame: folders.Table) -> str:

@@ -49,14 +49,53 @@ def show_equality(root: Path | None = None) -> None:
     text.say(*flips.equality(root))
 
 
+def show_summary(root: Path | None = None) -> None:
+    """Every folder and precision in one table: first operation, flips, groups of widths; equal tokens beside."""
+    if rows := [row for one, table in _measured(root) for row in summary_rows(one, table)]:
+        each = " ".join(f"{one.label}: {one.hardware}." for one, _ in _measured(root))
+        caption = f"Blocks against single steps, side by side. Flips: of all rows compared. {each}"
+        style.table(pd.DataFrame(rows, dtype=object), caption=caption, csv=_measured(root)[0][0].csv(FILE))
+    flips.show_equality_table(root)
+
+
+def summary_rows(one: folders.Results, table: folders.Table) -> list[dict[str, Any]]:
+    """One row per precision."""
+    rows = []
+    for dtype, part in table.groupby("dtype", sort=True):
+        first, head = (
+            part[part["first_to_differ"]]["operation"].value_counts(),
+            part[part["operation"] == "head"],
+        )
+        found, flipped = groups(part), int(head["flips_n"].sum())
+        shown = (
+            "differ between cells" if found is None
+            else "; ".join(text.listed(str(width) for width in group) for group in found)
+        )  # fmt: skip
+        rows.append(
+            {
+                "source": one.label,
+                "precision": str(dtype).upper(),
+                "first operation to differ (blocks)": text.listed(f"{name} ({n})" for name, n in first.items())
+                or "none",
+                "argmax flips": f"{flipped} of {int(head['width'].sum())}",
+                "widest margin of a flip": number(float(head["flip_margin_max"].max())) if flipped else "no flip",
+                "widths with the same logits": shown,
+                "repeats itself": bool(part["deterministic"].all()),
+            }
+        )  # fmt: skip
+    return rows
+
+
 def show_prediction(root: Path | None = None) -> None:
     """What rounding alone allows, from the precisions and the frozen margins."""
     margin = folders.read_design(root).analysis.margin
     low, high = BITS["bf16"], BITS["fp32"]
     text.say(
         f"A BF16 number keeps {low} bits, an FP32 number {high}: one rounding moves a value by up to {2.0**-low:.1e} "
-        f"of itself in BF16 and {2.0**-high:.1e} in FP32. So FP32 must show the same operations with differences about "
-        f"{2 ** (high - low):,} times smaller, and no flip. In BF16 an argmax may flip only where the two best logits "
+        f"of itself in BF16 and {2.0**-high:.1e} in FP32. So FP32 must show the same operations with "
+        "differences about "
+        f"{2 ** (high - low):,} times smaller, and no flip. In BF16 an argmax may flip only where the two "
+        "best logits "
         f"are nearer than the frozen margin of {margin.bf16:g}."
     )
 
@@ -128,7 +167,8 @@ def first_sentence(part: folders.Table, dtype: str) -> str:
     where = f"layer {layers[0]}" if len(layers) == 1 else f"layers {layers[0]} to {layers[-1]}"
     each = text.listed(f"{name} ({n})" for name, n in counts.items())
     return (
-        f"In {dtype.upper()} {len(first)} of {number(blocks)} blocks differ from single steps. The first operation to "
+        f"In {dtype.upper()} {len(first)} of {number(blocks)} blocks differ from single steps. The first "
+        "operation to "
         f"differ is {each}, in {where}."
     )
 
@@ -151,7 +191,8 @@ def alone_sentence(part: folders.Table, dtype: str) -> str:
 
 
 def groups_table(table: folders.Table) -> pd.DataFrame:
-    """Per precision and width: with which smaller width the first row's logits are the very same, in how many cells."""
+    """Per precision and width: with which smaller width the first row's logits are the very same, in how "
+    "many cells."""
     head: Any = table[table["operation"] == "head"]
     rows = []
     for (dtype, width), part in head.groupby(["dtype", "width"], sort=True):
@@ -201,7 +242,8 @@ def determinism_sentence(table: folders.Table) -> str:
 
 
 def figure(table: folders.Table) -> Figure:
-    """Operations on y, the largest difference on a log x axis; filled alone, hollow chained, a series per precision."""
+    """Operations on y, the largest difference on a log x axis; filled alone, hollow chained, a series "
+    "per precision."""
     import matplotlib.pyplot as plt
 
     worst: Any = table.groupby(["dtype", "operation"], sort=True)[["alone_max", "chained_max"]].max()

@@ -33,7 +33,8 @@ def show(phase: str, root: Path | None = None) -> None:
 def show_rounds(phase: str, root: Path | None = None) -> None:
     """Rounds by arithmetic against rounds measured."""
     for one in mechanisms.having(phase, root):
-        text.say(*round_sentences(mechanisms.by_family(one, phase), one.profile.new_tokens))
+        told = round_sentences(mechanisms.by_family(one, phase), one.profile.new_tokens)
+        text.say(f"**{one.label}**, k = {one.profile.k}. {' '.join(told)}")
     if not mechanisms.having(phase, root):
         text.say(text.not_measured("the rounds of these runs", f"make runs PROFILE={_profile(phase, root)}"))
 
@@ -66,7 +67,7 @@ def show_all_accept(root: Path | None = None) -> None:
     """What the bonus gives, whether the way of accepting matters, and what R says about c."""
     for one in mechanisms.having(ALL, root):
         cells = mechanisms.by_family(one, ALL)
-        text.say(*gain_sentences(cells, root))
+        text.say(*(f"**{one.label}.** {told}" for told in gain_sentences(cells, root)))
         free = mechanisms.by_family(one, FREE) if (one.folder / f"{FREE}.csv").is_file() else None
         if free is None:
             text.say(
@@ -74,6 +75,8 @@ def show_all_accept(root: Path | None = None) -> None:
             )
             continue
         frame = draft_costs(cells, free, one.profile.new_tokens)
+        if frame.empty:
+            continue
         caption = (
             f"{one.label}: {one.hardware}. AR steps; means over families. v from draft-free (oracle), c "
             "from all accepted (synthetic), both without bonus and with a round's overhead inside."
@@ -94,6 +97,8 @@ def gain_sentences(cells: Table, root: Path | None = None) -> list[str]:
         if with_bonus and without:
             theirs.append(with_bonus / without)
     bonus = _quotients(cells, BONUS, PLAIN)
+    if not bonus:
+        return []
     told = [
         "With everything accepted the bonus token makes generation "
         f"{text.span((q - 1) * 100 for q in bonus.values())} % faster (synthetic; {_contexts(bonus)}). "

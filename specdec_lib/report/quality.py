@@ -17,7 +17,7 @@ def show_exclusions(found: list[compare.Source]) -> None:
         if not frame.empty:
             style.table(
                 frame,
-                caption=f"Failed checks in {one.name}.",
+                caption=f"Failed checks in {one.label}.",
                 csv=one.csv(f"confirmatory-{one.contexts[0]}.csv"),
             )
 

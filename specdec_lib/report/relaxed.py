@@ -69,7 +69,7 @@ def show_price(root: Path | None = None) -> None:
     """Per delta: what is accepted and gained, and how far the text leaves the target's."""
     for one in mechanisms.having(PHASE, root):
         if not (one.folder / QUALITY).is_file():
-            text.say(text.not_measured(f"the text of the relaxed variants in `{one.name}`"))
+            text.say(text.not_measured(f"the text of the relaxed variants in {one.named}"))
             continue
         frame, csv = tradeoff(one), one.csv(QUALITY)
         caption = (
@@ -138,7 +138,7 @@ def gain_sentence(one: folders.Results, frame: folders.Table) -> str:
         )
     top = frame.loc[frame["setting"].idxmax()]
     name = mechanisms.labelled(top["variant"], top["label"])
-    return f"In `{one.name}`, from delta 0 (real) to {name}: {'. '.join(parts)}."
+    return f"In {one.named}, from delta 0 (real) to {name}: {'. '.join(parts)}."
 
 
 def price_sentence(frame: folders.Table) -> str:

@@ -19,12 +19,14 @@ def show(root: Path | None = None) -> None:
     """The recorded trace, imposed, beside the real draft in the same cells."""
     for one in mechanisms.having(PHASE, root):
         frame = compared(mechanisms.by_family(one, PHASE))
+        if one.synthetic or frame.empty:  # random weights have no acceptance of their own to be replayed
+            continue
         caption = (
             f"{one.label}: {one.hardware}. The same engine with the recorded trace imposed (synthetic) "
             "and with the real draft (real); medians over repeats. Time: replay / real."
         )
         style.table(table(frame), caption=caption, csv=one.csv(f"{PHASE}.csv"))
-        text.say(*sentences(frame))
+        text.say(*(f"**{one.label}.** {told}" for told in sentences(frame)))
     if not mechanisms.having(PHASE, root):
         text.say(*mechanisms.missing(PHASE, root))
 

@@ -35,7 +35,7 @@ def show_first(root: Path | None = None) -> None:
     """The prediction's hash, computed from its file, against the one that every measured row carries."""
     for one in mechanisms.having(PHASE, root):
         runs = mechanisms.read(one, f"{PHASE}.csv", "mechanism")
-        text.say(first_sentence(_predictions(one), runs, one.name))
+        text.say(first_sentence(_predictions(one), runs, one.named))
     say_missing(root)
 
 
@@ -49,7 +49,7 @@ def first_sentence(predictions: Table, runs: Table, name: str) -> str:
     """Whether the rows were measured under exactly this prediction."""
     own, carried = digest(predictions), runs["prediction_sha256"]
     matching = int((carried == own).sum())
-    start = f"The prediction of `{name}` ({text.counted(len(predictions), 'row')}) has the hash `{own[:16]}`."
+    start = f"The prediction of {name} ({text.counted(len(predictions), 'row')}) has the hash `{own[:16]}`."
     if matching == len(runs):
         return (
             f"{start} All {text.counted(len(runs), 'measured row')} carry it: they were measured after it "
@@ -67,7 +67,9 @@ def first_sentence(predictions: Table, runs: Table, name: str) -> str:
 def show(root: Path | None = None) -> None:
     """The scatter, the residuals in and out of sample, and every large one with its cause."""
     for one in mechanisms.having(PHASE, root):
-        frame = residuals_table(_predictions(one), mechanisms.by_family(one, PHASE))
+        frame = mechanisms.relabelled(
+            one, residuals_table(_predictions(one), mechanisms.by_family(one, PHASE))
+        )
         inside = list(in_sample_residuals(mechanisms.read(one, COSTS, "costs")))
         told, csv = verdict_sentences(frame, inside), one.csv(f"{PHASE}.csv")
         each = text.listed(f"{n} {label}" for label, n in frame["label"].value_counts().items())
@@ -83,7 +85,7 @@ def show(root: Path | None = None) -> None:
             caption=caption,
             csv=csv,
         )
-        text.say(*told)
+        text.say(f"**{one.label}.** {told[0]}", *told[1:])
         caption = f"{one.label}: residual = R measured / R predicted - 1."
         style.table(summary(frame, inside), caption=caption, csv=csv)
         text.say(*large_sentences(frame))

@@ -16,7 +16,7 @@ def show_verdicts(found: list[compare.Source], root: Path | None = None) -> None
         figures.headline(found), alt=landing.alt(found), caption=landing.caption(found), csv=found[-1].csv
     )
     style.table(
-        compare.table(found, compare.VERDICTS),
+        compare.table(found, compare.VERDICTS, setup=True),
         caption="The result per context.",
         csv=found[-1].csv,
     )
@@ -55,35 +55,31 @@ def prefill_sentences(found: list[compare.Source]) -> list[str]:
         )
         shown = text.listed(f"{number(plain)} to {number(with_prefill)}" for plain, with_prefill in pairs)
         if pairs:
-            lines.append(f"In `{source.results.name}` counting the prefill moves R_GM {words}: {shown}.")
+            lines.append(f"In {source.results.named} counting the prefill moves R_GM {words}: {shown}.")
     return lines
 
 
 def show_forest(found: list[compare.Source], root: Path | None = None) -> None:
-    """One forest plot per context."""
+    """One forest plot per folder: a panel of its own stays readable, however many there are."""
     style.use_style()
-    for context in compare.contexts(found):
-        ours = [source for source in found if source.results and context in source.results.contexts]
-        if not ours:
+    for source in found:
+        one = source.results
+        if one is None:
             continue
-        cells = {source.label: _cells(source, context) for source in ours}
-        alt = f"R per family at {text.context_name(context)}. " + "; ".join(
-            f"{label}: {text.span(part['R'])}, {int((part['R'] < 1).sum())} of {len(part)} below 1"
-            for label, part in cells.items()
+        cells = {context: _cells(source, context) for context in one.contexts}
+        alt = f"R per family in {source.label}. " + "; ".join(
+            f"{text.context_name(context)}: {text.span(part['R'])}, {int((part['R'] < 1).sum())} of "
+            f"{len(part)} below 1"
+            for context, part in cells.items()
         )
-        each = [
-            f"{source.label}: {source.hardware}, {len(cells[source.label])} families, {source.repeats} "
-            f"repeats."
-            for source in ours
-        ]
         caption = (
-            f"R per family at {text.context_name(context)} tokens: quotient of the medians over repeats. "
-            f"Bands: intervals of "
-            "R_GM. " + " ".join(each)
+            f"{source.label}: {source.hardware}; {source.setup}. R per family: quotient of the medians over "
+            f"{source.repeats} repeats, {one.families['family'].nunique()} families. Hollow: a timing check "
+            "failed. Lines: R_GM of the context."
         )
-        csv = ours[0].results.csv(f"confirmatory-{context}.csv") if ours[0].results else None
-        style.figure(figures.forest(found, context), alt=alt, caption=caption, csv=csv)
-        text.say(*(family_sentence(label, part) for label, part in cells.items()))
+        csv = one.csv(f"confirmatory-{one.contexts[0]}.csv")
+        style.figure(figures.forest(source), alt=alt, caption=caption, csv=csv)
+        text.say(" ".join(family_sentence(source.label, part) for part in cells.values()))
     text.say(*_missing(found, root))
 
 
@@ -109,11 +105,11 @@ def family_sentence(label: str, cells: Any) -> str:
 def show_acceptance(found: list[compare.Source]) -> None:
     """Acceptance never alone: with alpha, tokens per round, rounds, target calls and R."""
     caption = (
-        "Medians over all measured families at k = 4. Published alpha and tokens per round follow from the "
+        "Medians over all measured families. Published alpha and tokens per round follow from the "
         "published acceptance; "
         "published rounds and target calls are the middle of the stated range."
     )
-    style.table(compare.table(found, compare.ACCEPTANCE), caption=caption, csv=found[-1].csv)
+    style.table(compare.table(found, compare.ACCEPTANCE, setup=True), caption=caption, csv=found[-1].csv)
     text.say(*acceptance_sentences(found))
 
 
@@ -133,13 +129,16 @@ def acceptance_sentences(found: list[compare.Source]) -> list[str]:
             else f"enough for R above 1 at "
             f"{text.listed(text.context_name(row['context_tokens']) for row in above)} only"
         )
+        looped = (
+            "Acceptance was imposed."
+            if source.results.scripted
+            else "The median share of repeated 4-grams in the target's own output is "
+            f"{text.percent(float(loops.median()))}; a text that loops flatters every proposer."
+        )
         lines.append(
-            f"In `{source.results.name}` acceptance is "
+            f"In {source.results.named} acceptance is "
             f"{text.span(row['acceptance_median'] for row in source.rows)} and a round yields "
-            f"{text.span(row['tokens_per_round_median'] for row in source.rows)} tokens: {enough}. The "
-            f"median share of repeated "
-            f"4-grams in the target's own output is {text.percent(float(loops.median()))}; a text that "
-            f"loops flatters every proposer."
+            f"{text.span(row['tokens_per_round_median'] for row in source.rows)} tokens: {enough}. {looped}"
         )
     return lines
 

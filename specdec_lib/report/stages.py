@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec_lib.report import audit, figures, folders, mechanisms, published, style, text
+from specdec_lib.report import audit, figures, folders, mechanisms, published, style, text, timeuse
 from specdec_lib.report.costline import PHASE, say_missing
 
 Table = folders.Table
@@ -20,15 +20,23 @@ def show(root: Path | None = None) -> None:
     """Stage shares of the development runs, and the published share of the draft."""
     for one in mechanisms.having(PHASE, root):
         costs = mechanisms.read(one, COSTS, "costs")
-        k, told = one.profile.k, sentences(costs, one.profile.k, root)
+        k = one.profile.k
+        # Random weights accept next to nothing by themselves; their confirmatory runs have the scripted acceptance.
+        imposed = one.scripted and timeuse.stage_seconds(one)
+        lines = [timeuse.stage_sentence(one)] if imposed else sentences(costs, k, root)
+        told = [f"**{one.label}.** {line}" for line in lines]
         style.use_style()
         caption = (
             f"{one.label}: {one.hardware}. Instrumented runs, never counted in any R: medians over "
-            f"{text.families(costs['family'].nunique())} of development texts, one run each; a part below "
-            "8 % has no label."
+            + (
+                f"{text.families(len(one.profile.families))}, acceptance imposed; "
+                if imposed
+                else f"{text.families(costs['family'].nunique())} of development texts, one run each; "
+            )
+            + "a part below 8 % has no label."
         )
         style.figure(
-            figures.stage_shares(seconds(costs, k)), alt="Stacked bars of seconds per stage. " + told[0],
+            figures.stage_shares(imposed or seconds(costs, k)), alt="Stacked bars of seconds per stage. " + told[0],
             caption=caption, csv=one.csv(COSTS),
         )  # fmt: skip
         text.say(*told)
@@ -63,6 +71,14 @@ def sentences(costs: Table, k: int, root: Path | None = None) -> list[str]:
             )
             parts.append(f"{text.percent(stages['draft'] / total)} at {label.split()[0]}{rest}")
     given = published.phase_value(published.phases(root), "representative-task", "draft_share")
+    if not parts:
+        shares = {label: stages["draft"] / sum(stages.values()) for label, stages in seconds(costs, k).items()
+                  if "repair-free" in label}  # fmt: skip
+        each = text.listed(f"{text.percent(share)} at {label.split()[0]}" for label, share in shares.items())
+        return [
+            f"This engine has no reference formulation. Of a repair-free round's time at k = {k} the draft stage "
+            f"takes {each}. Published, one task: {text.percent(given)}."
+        ]
     return [
         f"Of the reference engine's time the draft stage takes {text.listed(parts)}. Published, one task: "
         f"{text.percent(given)}.",

@@ -12,6 +12,7 @@ from specdec_lib.report.figures import WIDTH
 from specdec_lib.report.style import number
 from specdec_lib.report.waterfall import (
     DRAFT,
+    ENGINES,
     OVERHEAD,
     PHASE,
     REPAIR,
@@ -79,7 +80,7 @@ def table(found: list[Waterfall]) -> Table:
     columns = {}
     for fall in found:
         column = {"AR": number(fall.ar)} | {f"+ {name}": _signed(steps) for name, steps in fall.parts.items()}
-        column |= {"= SpecDec, reference (real)": number(fall.spec)}
+        column |= {f"= SpecDec, reference ({fall.label})": number(fall.spec)}
         column |= {
             f"{_labelled(fall, name)} gives back": _signed(steps) for name, steps in fall.saved.items()
         }
@@ -104,7 +105,7 @@ def findings(fall: Waterfall) -> list[str]:
         return [start]
     each = text.listed(f"{_labelled(fall, name)} {_signed(steps)}" for name, steps in fall.saved.items())
     most = max(fall.saved, key=lambda name: fall.saved[name])
-    real = {name: steps for name, steps in fall.saved.items() if fall.labels[name] == "real"}
+    real = {name: steps for name, steps in fall.saved.items() if name in ENGINES}
     best = max(real, key=lambda name: real[name], default="")
     told = f"Against the reference engine, in AR steps given back: {each}. The most: {most}"
     told += f"; of what a real system can have, {best}." if best and best != most else "."
@@ -153,7 +154,7 @@ def figure(fall: Waterfall) -> Figure:
     for name, steps in fall.parts.items():
         bars.append((name, at, steps, style.SERIES[4 if steps < 0 else 3], _signed(steps)))
         at += steps
-    bars.append(("SpecDec, reference (real)", 0.0, fall.spec, style.SPEC, number(fall.spec)))
+    bars.append((f"SpecDec, reference ({fall.label})", 0.0, fall.spec, style.SPEC, number(fall.spec)))
     for name, steps in fall.saved.items():
         look = style.SERIES[2 if steps > 0 else 3]
         bars.append((f"with {_labelled(fall, name)}", fall.spec, -steps, look, _signed(-steps)))

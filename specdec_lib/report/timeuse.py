@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from specdec_lib.costmodel import predicted_R
-from specdec_lib.report import compare, figures, folders, style, text
+from specdec_lib.costmodel import GPU_BYTES_PER_S, PUBLISHED_K, PUBLISHED_TOKENS, predicted_R
+from specdec_lib.report import audit, compare, figures, folders, published, style, text
 from specdec_lib.report.style import number
 
 _CLOSE_CALL = 0.02  # two predictions this near to each other are not told apart
@@ -29,7 +29,8 @@ def show_stages(found: list[compare.Source]) -> None:
         shown = True
         told = stage_sentence(one)
         caption = (
-            f"{one.label}: {one.hardware}. One instrumented SpecDec repeat per family, never counted in R; "
+            f"{one.label}: {one.hardware}; {one.setup}. One instrumented SpecDec repeat per family, never "
+            "counted in R; "
             f"medians over "
             f"{text.families(one.families['family'].nunique())}; a part below 8 % has no label."
         )
@@ -73,7 +74,7 @@ def stage_sentence(one: folders.Results) -> str:
             parts.append(
                 f"at {label.split()[0]} {largest} takes {text.percent(stages[largest] / total)}{draft}"
             )
-    return f"In `{one.name}` the largest part of the SpecDec time is: {'; '.join(parts)}." if parts else ""
+    return f"In {one.named} the largest part of the SpecDec time is: {'; '.join(parts)}." if parts else ""
 
 
 def show_roofline(found: list[compare.Source]) -> None:
@@ -81,16 +82,45 @@ def show_roofline(found: list[compare.Source]) -> None:
     having = [one for one in ours(found) if not roofline(one).empty]
     if not having:
         text.say(text.not_measured("the share of the read bandwidth"))
-    for one in having:
-        frame = roofline(one)
-        bandwidth = number(one.provenance["device"]["read_bandwidth_bytes_per_s"] / 1e9, "GB/s")
-        caption = (
-            f"{one.label}: {one.hardware}, read bandwidth {bandwidth} by the same definition on every "
-            f"device. Medians over "
-            "families of AR's decode time per step."
-        )
-        style.table(frame, caption=caption, csv=one.csv(folders.PROVENANCE))
-        text.say(roofline_sentence(one))
+        return
+    each = "; ".join(
+        f"{one.label}: {one.hardware}, "
+        + number(one.provenance["device"]["read_bandwidth_bytes_per_s"] / 1e9, "GB/s")
+        for one in having
+    )
+    caption = (
+        f"Medians over families of AR's decode time per step, against the read bandwidth, measured by the same "
+        f"definition on every device ({each}). Published: against {GPU_BYTES_PER_S / 1e9:g} GB/s, the GPU's "
+        "nominal bandwidth."
+    )
+    frames = [(published.LABEL, published_roofline()), *((one.label, roofline(one)) for one in having)]
+    style.table(beside(frames), caption=caption, csv=having[0].csv(folders.PROVENANCE))
+    text.say(*(roofline_sentence(one) for one in having))
+
+
+def beside(frames: list[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
+    """Tables of several sources as one, by context, with a column that names the source."""
+    rows = [
+        {"context": row["context"], "source": label} | row
+        for label, frame in frames
+        for row in frame.to_dict("records")
+    ]
+    return pd.DataFrame(sorted(rows, key=lambda row: (len(row["context"]), row["context"])), dtype=object)
+
+
+def published_roofline() -> pd.DataFrame:
+    """The same of the published AR times, with the Qwen pair's bytes."""
+    return pd.DataFrame(
+        {
+            "context": text.context_name(row["context_tokens"]),
+            "bytes per step, MB": row["roofline_share"] * GPU_BYTES_PER_S * row["ar_step_s"] / 1e6,
+            "AR step, ms": row["ar_step_s"] * 1e3,
+            "tokens/s": 1 / row["ar_step_s"],
+            "achieved, GB/s": row["roofline_share"] * GPU_BYTES_PER_S / 1e9,
+            "share of bandwidth": text.percent(row["roofline_share"]),
+        }
+        for row in audit.rows()
+    )
 
 
 def roofline(one: folders.Results) -> pd.DataFrame:
@@ -128,7 +158,7 @@ def roofline_sentence(one: folders.Results) -> str:
         else "The baseline is not a weak one."
     )
     return (
-        f"In `{one.name}` AR reaches {text.span((s * 100 for s in shares), digits=3)} % of the "
+        f"In {one.named} AR reaches {text.span((s * 100 for s in shares), digits=3)} % of the "
         f"bandwidth. {told}"
     )
 
@@ -171,20 +201,35 @@ def show_predictions(found: list[compare.Source]) -> None:
     """What bytes or layers predict with the published acceptance, against R as measured."""
     alphas = [row["alpha_median"] for row in found[0].rows]
     alpha = sum(alphas) / len(alphas)
-    told = False
-    for one in ours(found):
-        frame = predictions(one, alpha)
-        if frame.empty:
-            continue
-        told = True
-        caption = (
-            f"{one.label}: the cost line with alpha = {number(alpha)}, the mean of the published "
-            f"study, and v = 1."
-        )
-        style.table(frame, caption=caption, csv=one.csv(folders.PROVENANCE))
-        text.say(prediction_sentence(one, frame))
-    if not told:
+    having = [(one, frame) for one in ours(found) if len(frame := predictions(one, alpha))]
+    if not having:
         text.say(text.not_measured("a prediction from this machine's own models"))
+        return
+    each = "; ".join(f"{one.label}: {one.setup}" for one, _ in having)
+    caption = (
+        f"The cost line with alpha = {number(alpha)}, the mean of the published study, and v = 1, for every "
+        f"source's own engine (published: {published.SETUP}; {each})."
+    )
+    frames = [
+        (published.LABEL, published_predictions(found[0], alpha)),
+        *((one.label, frame) for one, frame in having),
+    ]
+    style.table(beside(frames), caption=caption, csv=having[0][0].csv(folders.PROVENANCE))
+    text.say(*(prediction_sentence(one, frame) for one, frame in having))
+
+
+def published_predictions(article: compare.Source, alpha: float) -> pd.DataFrame:
+    """The same for the published pair: layers and bytes of the Qwen shapes."""
+    guesses = {
+        name: predicted_R(cost, 1.0, PUBLISHED_K, alpha, new_tokens=PUBLISHED_TOKENS)
+        for name, cost in audit.ratios().items()
+    }
+    return pd.DataFrame(
+        {"context": text.context_name(row["context_tokens"])}
+        | {f"R if time follows {name}": guesses[name] for name in ("bytes", "layers")}
+        | {"R measured": row["R_GM"]}
+        for row in article.rows
+    )
 
 
 def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
@@ -202,11 +247,11 @@ def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
         )
     if len(set(wins)) == 1:
         if wins[0] == "neither":
-            return f"In `{one.name}` the two predictions are equally far from what was measured."
+            return f"In {one.named} the two predictions are equally far from what was measured."
         return (
-            f"In `{one.name}` what was measured is nearer to the prediction from {wins[0]} at every context."
+            f"In {one.named} what was measured is nearer to the prediction from {wins[0]} at every context."
         )
     each = text.listed(
         f"{win} at {row['context']}" for win, row in zip(wins, frame.to_dict("records"), strict=True)
     )
-    return f"In `{one.name}` the nearer prediction differs: {each}."
+    return f"In {one.named} the nearer prediction differs: {each}."

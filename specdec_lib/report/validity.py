@@ -20,9 +20,14 @@ _ARMS = ("ar", "ar-again")
 
 def show_aa(root: Path | None = None) -> None:
     """R of AR against AR per context, and the planted slow-down."""
-    if (one := folders.first_with("aa.csv", root)) is None:
+    found = folders.all_with("aa.csv", root)
+    if not found:
         text.say(text.not_measured("AR against AR", COMMAND))
-        return
+    for one in found:
+        _show_aa(one)
+
+
+def _show_aa(one: folders.Results) -> None:
     plain, planted, families = aa(one)
     rows = [
         {"context": text.context_name(row["context_tokens"]), "runs": runs, "R_GM": text.estimate(row),
@@ -37,7 +42,7 @@ def show_aa(root: Path | None = None) -> None:
         f"of the confirmatory run."
     )
     style.table(pd.DataFrame(rows), caption=caption, csv=one.csv("aa.csv"))
-    text.say(aa_sentence(plain, families), planted_sentence(planted))
+    text.say(f"**{one.label}.** {aa_sentence(plain, families)} {planted_sentence(planted)}")
 
 
 def aa(one: folders.Results) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -90,17 +95,14 @@ def planted_sentence(planted: pd.DataFrame) -> str:
 
 def show_thresholds(root: Path | None = None) -> None:
     """Limits from the A/A rule beside the frozen ones."""
-    one = folders.first_with("thresholds.csv", root)
-    if one is None:
+    found = folders.all_with("thresholds.csv", root)
+    if not found:
         text.say(text.not_measured("the limits that A/A runs give", COMMAND))
-        return
-    frame = thresholds(one)
-    style.table(
-        frame,
-        caption=f"{one.label}: the rule's limits and those of design.toml.",
-        csv=one.csv("thresholds.csv"),
-    )
-    text.say(threshold_sentence(frame))
+    for one in found:
+        frame = thresholds(one)
+        caption = f"{one.label}: the rule's limits and those of design.toml."
+        style.table(frame, caption=caption, csv=one.csv("thresholds.csv"))
+        text.say(threshold_sentence(frame))
 
 
 def thresholds(one: folders.Results) -> pd.DataFrame:

@@ -22,7 +22,9 @@ CHANGES = {
     "all accepted": ("all-accept", "all accepted"),
     "draft-free": ("draft-free", "draft-free"),
 }
-_NEEDED = (FIT, "traces.csv", "formulations.csv", "all-accept.csv", "draft-free.csv")
+# Changes of the engine alone: a real system can have them, whatever the acceptance was taken from.
+ENGINES = {name for name, (phase, _) in CHANGES.items() if phase == PHASE}
+_NEEDED = (FIT, "formulations.csv", "all-accept.csv", "draft-free.csv")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Waterfall:
     saved: dict[str, float]  # by every change, against the reference engine
     labels: dict[str, str]
     extrapolated: bool
+    label: str = "real"  # of the reference engine's own run
 
     @property
     def R(self) -> float:
@@ -47,7 +50,7 @@ class Waterfall:
 def waterfalls(one: folders.Results) -> list[Waterfall]:
     """One per context, from the folder's tables."""
     ratios = {phase: mechanisms.by_family(one, phase) for phase in {phase for phase, _ in CHANGES.values()}}
-    fit, traces = mechanisms.read(one, FIT, "cost-fit"), mechanisms.read(one, "traces.csv", "traces")
+    fit, traces = mechanisms.read(one, FIT, "cost-fit"), mechanisms.traces(one)
     return compose(fit, traces, ratios, one.profile.k, one.profile.new_tokens)
 
 
@@ -77,7 +80,10 @@ def compose(fit: Table, traces: Table, ratios: dict[str, Table], k: int, new_tok
             if len(pair):
                 saved[name] = float((steps / pair["R"] - steps / pair["R_other"]).mean())
                 labels[name] = str(pair["label"].iloc[0])
-        found.append(Waterfall(int(context), len(here), steps, parts, spec, saved, labels, line.extrapolated))
+        label = str(reference["label"].iloc[0])
+        found.append(
+            Waterfall(int(context), len(here), steps, parts, spec, saved, labels, line.extrapolated, label)
+        )
     return found
 
 
@@ -92,11 +98,12 @@ def _parts(counts: Counts, line: Line, steps: float) -> dict[str, float]:
 
 def complete(root: Path | None = None) -> list[folders.Results]:
     """The folders that hold every table the synthesis is built from."""
-    return [
+    found = [
         one
         for one in mechanisms.having(PHASE, root)
-        if all((one.folder / file).is_file() for file in _NEEDED)
+        if all((one.folder / file).is_file() for file in _NEEDED) and mechanisms.traces(one) is not None
     ]
+    return [one for one in found if REFERENCE in set(mechanisms.by_family(one, PHASE)["variant"])]
 
 
 def published_waterfalls(root: Path | None = None) -> list[Waterfall]:
@@ -122,7 +129,7 @@ def limit(fall: Waterfall) -> str:
     after = {name: fall.spec - steps for name, steps in fall.saved.items()}
     if fall.spec < fall.ar:
         return "nothing"
-    if any(steps < fall.ar for name, steps in after.items() if fall.labels[name] == "real"):
+    if any(steps < fall.ar for name, steps in after.items() if name in ENGINES):
         return "engine"
     if "all accepted" not in after or "draft-free" not in after:
         return "unknown"

@@ -1,0 +1,348 @@
+"""The regimes' findings: which of the audit's claims hold on other machines, each chosen by the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from specdec_lib.report import audit, compare, folders, mechanisms, regimes, style, text
+from specdec_lib.report.costline import PHASE
+from specdec_lib.report.regimes import Engine, Point
+from specdec_lib.report.style import number
+from specdec_lib.report.waterfall import REFERENCE
+from specdec_lib.stats import geometric_mean
+
+NEAR_LAYERS = 0.15  # c within this share of the layer ratio counts as following the layers
+NEAR_R = 0.10  # R of the reference formulation predicted within this share
+FAMILIES = 14  # of the design's 16 that should pass all six checks
+
+
+def show(root: Path | None = None) -> None:
+    """Every finding, or how to measure what it needs."""
+    told = [
+        *layer_sentences(root), *reference_sentences(root), *gain_sentences(root), *check_sentences(root),
+        line_sentence(root),
+    ]  # fmt: skip
+    text.say(*(f"- {sentence}" for sentence in told if sentence))
+    for line in absent(root):
+        text.say(line)
+
+
+def absent(root: Path | None = None) -> list[str]:
+    """What no folder has yet: an eager and a compiled regime on a GPU, each with the command of a profile."""
+    have = {one.mode for one in regimes.fitted(root) if one.cuda}
+    lines = []
+    for mode in ("eager", "compiled"):
+        profiles = folders.read_design(root).profiles
+        name = next((n for n, entry in profiles.items() if entry.device == "cuda" and entry.mode == mode), "")
+        if mode not in have and name:
+            lines.append(text.not_measured(f"a GPU in the mode {mode}", f"make runs PROFILE={name}"))
+    return lines
+
+
+def on_gpu(mode: str, root: Path | None = None) -> list[folders.Results]:
+    """Folders with a cost line, on a GPU in ``mode``."""
+    return [one for one in regimes.fitted(root) if one.cuda and one.mode == mode]
+
+
+def yes(held: bool) -> str:
+    """The verdict on a claim."""
+    return "**yes**" if held else "**no**"
+
+
+def layer_sentences(root: Path | None = None) -> list[str]:
+    """Eager on a GPU: is a draft forward worth its share of the layers?"""
+    told = []
+    for one in on_gpu("eager", root):
+        found = regimes.folder_points(one)
+        off = [point.c / point.layers - 1 for point in found]
+        told.append(
+            f"c within {text.percent(NEAR_LAYERS, 0)} of the layer ratio {number(found[0].layers)} in the "
+            "eager regime "
+            f"of {one.named}: {yes(all(abs(o) <= NEAR_LAYERS for o in off))}. c is "
+            f"{text.span(p.c for p in found)} AR "
+            f"steps ({text.span((o * 100 for o in off), '%')} from it); the bytes' share is "
+            f"{text.span(p.share for p in found)}. Published: "
+            f"c = {text.span(row['c_steps'] for row in audit.rows(root))} at a layer ratio of "
+            f"{number(audit.ratios()['layers'])}."
+        )
+    return told
+
+
+def reference_sentences(root: Path | None = None) -> list[str]:
+    """Eager on a GPU: R of the reference formulation, predicted before it was measured."""
+    told = []
+    for one in on_gpu("eager", root):
+        off = reference_residuals(one)
+        if off:
+            each = text.listed(
+                f"{value * 100:+.1f}\u00a0% at {text.context_name(c)}" for c, value in off.items()
+            )
+            told.append(
+                f"R of the reference formulation predicted within {text.percent(NEAR_R, 0)} in {one.named}: "
+                f"{yes(all(abs(value) <= NEAR_R for value in off.values()))}. Measured / predicted - 1 is "
+                f"{each}, over "
+                "held-out families."
+            )
+    return told
+
+
+def reference_residuals(one: folders.Results) -> dict[int, float]:
+    """Per context: geometric mean of R measured over that of R predicted, less one, for the reference formulation."""
+    if not all((one.folder / name).is_file() for name in (f"{PHASE}.csv", "predictions.csv")):
+        return {}
+    keys = ["context_tokens", "family"]
+    predicted = mechanisms.read(one, "predictions.csv", "predictions")
+    measured = mechanisms.by_family(one, PHASE)
+    joined = predicted[predicted["variant"] == REFERENCE][[*keys, "R_predicted"]].merge(
+        measured[measured["variant"] == REFERENCE][[*keys, "R"]], on=keys
+    )
+    return {
+        int(context): geometric_mean(part["R"]) / geometric_mean(part["R_predicted"]) - 1
+        for context, part in joined.groupby("context_tokens", sort=True)
+    }
+
+
+def gain_sentences(root: Path | None = None) -> list[str]:
+    """Compiled on a GPU: is there a lossless setting that pays at every context, at the published acceptance?"""
+    sources = {source.label: source for source in compare.sources(root)}
+    told = []
+    for one in folders.measured(root):
+        if one.mode != "compiled" or not one.scripted:
+            continue
+        rows = sources[one.label].rows
+        pays = all(row["verdict"] == "pays" for row in rows)
+        each = text.listed(
+            f"{text.estimate(row)} at {text.context_name(row['context_tokens'])}" for row in rows
+        )
+        found = [point for point in regimes.points(root) if point.source == one.label]
+        why = "" if pays else f" {_why_not(found, root)}"
+        told.append(
+            "A lossless setting with the lower bound of R_GM above 1 at every context, at the published "
+            "acceptance, in "
+            f"{one.named}: {yes(pays)}. {one.setup.capitalize()}: R_GM is {each}.{why}"
+        )
+    return told
+
+
+def _why_not(found: list[Point], root: Path | None) -> str:
+    """What the cost line says about the setting that did not pay, and about the best one."""
+    if not found:
+        return "No cost line was fitted there, so the report cannot say why."
+    parts = []
+    for point in found:
+        alpha, at = regimes.alpha_at(point.context, root), point.break_even()
+        best = point.best(alpha, point.engine.formulation, point.engine.bonus)
+        at_best = f"; the best k is {best[0].k} with R = {number(best[1])}" if best else ""
+        even = "no alpha pays" if at is None else f"break-even is at alpha = {number(at)}"
+        parts.append(
+            f"at {text.context_name(point.context)} (c = {number(point.c)}, v = {number(point.v)}) {even}, "
+            "the published "
+            f"one is {number(alpha)}{at_best}"
+        )
+    return f"Because, by the cost line: {'; '.join(parts)}."
+
+
+def check_sentences(root: Path | None = None) -> list[str]:
+    """In how many families all six timing checks passed, per folder."""
+    told = []
+    for source in compare.sources(root):
+        if source.results is None or source.results.quick:
+            continue
+        each = text.listed(
+            f"{row['n_in_inference']} of {row['n']} at {text.context_name(row['context_tokens'])}"
+            for row in source.rows
+        )
+        held = all(row["n_in_inference"] >= min(FAMILIES, row["n"]) for row in source.rows)
+        told.append(
+            f"The six timing checks pass for at least {FAMILIES} families at every context in "
+            f"{source.results.named}: {yes(held)}; for {each}."
+        )
+    return told
+
+
+def line_sentence(root: Path | None = None) -> str:
+    """How well the cost line predicts held-out cells, in every folder that was predicted."""
+    from specdec_lib.costs import residuals_table
+
+    parts = []
+    for one in mechanisms.having(PHASE, root):
+        frame: Any = residuals_table(
+            mechanisms.read(one, "predictions.csv", "predictions"), mechanisms.by_family(one, PHASE)
+        )
+        parts.append(f"{text.percent(float(frame['residual'].abs().median()))} in {one.named}")
+    if not parts:
+        return ""
+    return (
+        f"The cost line, fitted on other texts, is off by {text.listed(parts)} (median |residual| of R, "
+        "held-out cells). "
+        "Costs differ from machine to machine; that R follows from them can be checked on each."
+    )
+
+
+def launches_sentences(root: Path | None = None) -> list[str]:
+    """The experiment that changes the launches and nothing else: one pair on one GPU, eager against captured."""
+    told = []
+    for ladder in regimes.ladders(root):
+        first, last = ladder[0], ladder[-1]
+        if not first.cuda or first.mode != "eager":
+            continue
+        captured = next((one for one in ladder if one.mode == "graphs"), last)
+        before, after = (
+            {point.context: point for point in regimes.folder_points(one)} for one in (first, captured)
+        )
+        both = sorted(before.keys() & after.keys())
+        layers, share = before[both[0]].layers, text.span(before[c].share for c in both)
+        steps = [text.span(_ar_ms(one, both), "ms") for one in (first, captured)]
+        c = [[points[context].c for context in both] for points in (before, after)]
+        nearer = all(
+            abs(value - before[x].share) < abs(value - layers) for value, x in zip(c[1], both, strict=True)
+        )
+        fell = all(b < a for a, b in zip(*c, strict=True))
+        what = (
+            "without its launches the draft's cost moves from its layers to its bytes: the draft **was** launch-bound"
+            if fell and nearer
+            else "without its launches the draft costs less, but still nearer to its layers than to its bytes"
+            if fell
+            else "taking the launches away does **not** make the draft cheaper in AR steps"
+        )
+        told.append(
+            f"From {first.named} to {captured.named} nothing changes but how the forward is launched "
+            f"({first.mode} to "
+            f"{captured.mode}). An AR step goes from {steps[0]} to {steps[1]}, a draft forward from "
+            f"{text.span(c[0])} to "
+            f"{text.span(c[1])} AR steps, where the layer ratio is {number(layers)} and the bytes' share "
+            f"{share}: {what}."
+        )
+    return told
+
+
+def show_launches(root: Path | None = None) -> None:
+    """Whether the launches were the cause; without two modes of one pair, that it was not shown."""
+    told = launches_sentences(root)
+    text.say(
+        *told
+        or [
+            "Not shown: that a forward is dear *because* of its launches. That takes an experiment that changes the "
+            "number of launches and nothing else, on a GPU."
+        ]
+    )
+
+
+def _ar_ms(one: folders.Results, contexts: list[int]) -> list[float]:
+    fit = mechanisms.read(one, regimes.FIT, "cost-fit")
+    steps = fit[fit["component"] == "ar step"].set_index("context_tokens")["cost_s"]
+    return [float(steps[context]) * 1e3 for context in contexts]
+
+
+# -- what changed the answer
+
+
+def show_ladders(root: Path | None = None) -> None:
+    """Step by step from the published engine to the best one, on one pair and machine; or how to measure it."""
+    found = regimes.ladders(root)
+    for ladder in found:
+        import pandas as pd
+
+        rows = [row for context in ladder_contexts(ladder) for row in steps(ladder, context, root)]
+        each = " ".join(f"{one.label}: {one.hardware}." for one in ladder)
+        caption = (
+            "At the published alpha of each context, by each folder's cost line; measured where a "
+            "confirmatory run has "
+            "that very setting. Against the best AR: the same time, held against the fastest AR of the "
+            f"column. {each}"
+        )
+        style.table(pd.DataFrame(rows, dtype=object), caption=caption, csv=ladder[0].csv(regimes.FIT))
+        text.say(*(ladder_sentence(ladder, context, root) for context in ladder_contexts(ladder)))
+    if not found:
+        for line in absent(root):
+            text.say(line)
+
+
+def ladder_contexts(ladder: list[folders.Results]) -> list[int]:
+    """Contexts that every rung has."""
+    sets = [{point.context for point in regimes.folder_points(one)} for one in ladder]
+    return sorted(set.intersection(*sets))
+
+
+def rungs(
+    ladder: list[folders.Results], context: int, root: Path | None = None
+) -> list[tuple[str, Point, Engine]]:
+    """What changes, rung by rung: the engine's rounds, then its launches and kernels, then k.
+
+    The first is the published engine; where a folder has no repair it starts with the repair-free one.
+    """
+    at = [next(point for point in regimes.folder_points(one) if point.context == context) for one in ladder]
+    k = folders.read_design(root).measurement.k
+    start, engine = Engine("reference", False, k), Engine("repair-free", True, k)
+    words = {"graphs": "launches removed: captured graphs", "compiled": "fused kernels, captured"}
+    found = [(f"{ladder[0].mode}, as published", at[0], start)] if at[0].has_repair else []
+    found.append((f"{ladder[0].mode}, repair-free with bonus", at[0], engine))
+    found += [(words[one.mode], point, engine) for one, point in zip(ladder[1:], at[1:], strict=True)]
+    best = at[-1].best(regimes.alpha_at(context, root), "repair-free", True)
+    assert best  # a folder has a line
+    return [*found, ("k chosen by cost", at[-1], best[0])]
+
+
+def steps(ladder: list[folders.Results], context: int, root: Path | None = None) -> list[dict[str, object]]:
+    """One row per rung: R against its own AR, its factor, and R against the best AR of the ladder."""
+    alpha = regimes.alpha_at(context, root)
+    ar = {one.label: _ar_ms(one, [context])[0] for one in ladder}
+    rows, before = [], None
+    for name, point, engine in rungs(ladder, context, root):
+        R = point.R(alpha, engine)
+        rows.append(
+            {
+                "context": text.context_name(context),
+                "change": name,
+                "source": point.source,
+                "SpecDec": str(engine),
+                "AR step, ms": ar[point.source],
+                "c": point.c,
+                "R by the line": R,
+                "times the rung before": number(R / before) if before else "first",
+                "R against the best AR": R * min(ar.values()) / ar[point.source],
+                "R_GM measured": _measured(point, engine),
+            }
+        )
+        before = R
+    return rows
+
+
+def _measured(point: Point, engine: Engine) -> str:
+    """R_GM of the confirmatory run, if it has this very engine at an imposed acceptance."""
+    one = point.results
+    if (
+        one is None
+        or not one.scripted
+        or regimes.engine_of(one) != engine
+        or point.context not in one.contexts
+    ):
+        return "not run"
+    row = next(r for r in one.summary.to_dict("records") if r["context_tokens"] == point.context)
+    return text.estimate({str(key): value for key, value in row.items()})
+
+
+def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | None = None) -> str:
+    """Which change took R over 1, which was the largest, and what the stronger baseline takes back."""
+    rows = steps(ladder, context, root)
+    values = [float(str(row["R by the line"])) for row in rows]
+    factors = {str(row["change"]): b / a for row, a, b in zip(rows[1:], values, values[1:], strict=False)}
+    largest = max(factors, key=lambda name: factors[name])
+    crossed = next((str(row["change"]) for row, R in zip(rows, values, strict=True) if R > 1), None)
+    over = (
+        "no change takes R over 1"
+        if crossed is None
+        else "R is above 1 from the start"
+        if values[0] > 1
+        else f"the change that takes R over 1 is *{crossed}*"
+    )
+    faster = float(str(rows[0]["AR step, ms"])) / float(str(rows[-1]["AR step, ms"]))
+    label = "synthetic" if ladder[0].synthetic else "real"
+    return (
+        f"At {text.context_name(context)} R goes from {number(values[0])} to {number(values[-1])} "
+        f"({label}): {over}; the "
+        f"largest factor is {number(factors[largest])}, from *{largest}*. AR itself became "
+        f"{number(faster)} times as fast, "
+        f"so against the best AR the first engine has R = {number(rows[0]['R against the best AR'])}."
+    )

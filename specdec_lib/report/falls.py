@@ -1,0 +1,214 @@
+"""From AR to speculation in every regime: the confirmatory run's time, taken apart by the line and its own counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from specdec_lib.report import folders, mechanisms, published, regimes, style, text
+from specdec_lib.report.costline import line_at
+from specdec_lib.report.figures import WIDTH
+from specdec_lib.report.style import number
+from specdec_lib.report.waterfall import DRAFT, OVERHEAD, REPAIR, REST, VERIFY, published_waterfalls
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Table = folders.Table
+_NAMES = {
+    VERIFY: "verifying, not stepping", DRAFT: "draft forwards", REPAIR: "repairs", OVERHEAD: "overhead",
+    REST: "not explained",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fall:
+    """One regime at one context, as shares of AR's time: 1 + all ``parts`` = ``spec``."""
+
+    source: str
+    setup: str
+    context: int
+    n: int
+    parts: dict[str, float]
+    spec: float
+    hardware: str
+    csv: str
+
+
+def show(root: Path | None = None) -> None:
+    """The waterfalls at the shortest context as small multiples, the table of all contexts, and the findings."""
+    found = falls(root)
+    first = min(fall.context for fall in found)
+    shown = [fall for fall in found if fall.context == first]
+    style.use_style()
+    each = " ".join(
+        f"{fall.source}: {fall.hardware}; {fall.setup}; "
+        f"{text.families(fall.n) if fall.n else 'medians as published'}."
+        for fall in shown
+    )
+    caption = (
+        f"{text.context_name(first)} tokens, in shares of AR's time. Parts: each regime's cost line and "
+        "the counts of its "
+        "own confirmatory runs; SpecDec: measured, means over families. Published: by the audit, overhead "
+        "inside the "
+        f"verification. {each}"
+    )
+    told = [sentence(fall) for fall in shown]
+    style.figure(
+        figure(shown), alt=f"A waterfall per regime. {' '.join(told)}", caption=caption, csv=shown[-1].csv
+    )
+    style.table(table(found), caption=f"All contexts. {caption.split('. ', 1)[1]}", csv=shown[-1].csv)
+    text.say(*told)
+
+
+def falls(root: Path | None = None) -> list[Fall]:
+    """The published regime, then every folder with confirmatory runs and a cost line."""
+    found = []
+    for fall in published_waterfalls(root):
+        parts = {name: steps / fall.ar for name, steps in fall.parts.items()}
+        found.append(
+            Fall(published.LABEL, published.SETUP, fall.context, 0, parts, fall.spec / fall.ar, published.HARDWARE,
+                 published.PHASES_CSV)
+        )  # fmt: skip
+    for one in regimes.fitted(root):
+        fit = mechanisms.read(one, regimes.FIT, "cost-fit")
+        found += [
+            fall_of(one, fit, context) for context in one.contexts if context in set(fit["context_tokens"])
+        ]
+    return found
+
+
+def fall_of(one: folders.Results, fit: Table, context: int) -> Fall:
+    """A folder's fall at one context, means over the families that have both arms."""
+    steps, line = one.profile.new_tokens - 1, line_at(fit, context)
+    runs: Any = one.runs[(one.runs["context_tokens"] == context) & (one.runs["arm"] == "spec")]
+    counted = ["rounds_n", "proposed_tokens", "rejections_n", "target_calls_n", "draft_calls_n"]
+    counts = runs.groupby("family")[counted].mean()
+    cells: Any = one.families[
+        (one.families["context_tokens"] == context) & one.families["R"].notna()
+    ].set_index("family")
+    rows = []
+    for family, row in counts.loc[list(cells.index)].iterrows():
+        repairs, block_rows = blocks(row, one.profile.formulation, one.profile.bonus)
+        verified = line.base * (row["target_calls_n"] - repairs) + line.row * block_rows
+        rows.append(
+            {VERIFY: verified / steps - 1, DRAFT: row["draft_calls_n"] * line.c / steps,
+             REPAIR: repairs * line.repair / steps, OVERHEAD: row["rounds_n"] * line.overhead / steps,
+             "spec": 1 / cells.loc[family, "R"]}
+        )  # fmt: skip
+    means: Any = pd.DataFrame(rows).mean()
+    parts = {name: float(means[name]) for name in (VERIFY, DRAFT, REPAIR, OVERHEAD)}
+    spec = float(means["spec"])
+    parts[REST] = spec - 1 - sum(parts.values())
+    return Fall(
+        one.label,
+        one.setup,
+        context,
+        len(rows),
+        parts,
+        spec,
+        one.hardware,
+        one.csv(f"confirmatory-{context}.csv"),
+    )
+
+
+def blocks(row: Any, formulation: str, bonus: bool) -> tuple[float, float]:
+    """Repairs, and rows of all verification blocks, from a run's counts.
+
+    Reference: a repair per rejection but the last round's, blocks of the proposals, plus a waiting bonus token after a
+    fully accepted round. Repair-free: no repair, and one committed token in front of every block but the first.
+    """
+    if formulation == "repair-free":
+        return 0.0, row["proposed_tokens"] + row["rounds_n"] - 1
+    waiting = (row["rounds_n"] - row["rejections_n"]) * bonus
+    return row["target_calls_n"] - row["rounds_n"], row["proposed_tokens"] + waiting
+
+
+def sentence(fall: Fall) -> str:
+    """What is saved, what it costs, which part is the largest, and what the line leaves."""
+    costs = {name: fall.parts[name] for name in (DRAFT, REPAIR, OVERHEAD) if name in fall.parts}
+    largest = max(costs, key=lambda name: costs[name])
+    saved, spent = -fall.parts[VERIFY], sum(costs.values())
+    outcome = "more than is saved" if spent > saved else "less than is saved"
+    return (
+        f"*{fall.source}*, {text.context_name(fall.context)}: verifying in blocks saves "
+        f"{text.percent(saved)} of AR's time; "
+        f"draft, repairs and overhead cost {text.percent(spent)}, {outcome}, most of it {_NAMES[largest]} "
+        f"({text.percent(costs[largest])}). R = {number(1 / fall.spec)}; not explained: "
+        f"{_signed(fall.parts[REST])} of AR's time."
+    )
+
+
+def table(found: list[Fall]) -> Table:
+    """One row per (context, regime)."""
+    rows = []
+    for fall in sorted(found, key=lambda fall: fall.context):
+        row: dict[str, Any] = {
+            "context": text.context_name(fall.context),
+            "source": fall.source,
+            "SpecDec": fall.setup,
+        }
+        row |= {
+            shown: _signed(fall.parts[name]) if name in fall.parts else "inside"
+            for name, shown in _NAMES.items()
+        }
+        rows.append(row | {"SpecDec / AR": fall.spec, "R": 1 / fall.spec})
+    return pd.DataFrame(rows, dtype=object)
+
+
+def figure(found: list[Fall]) -> Figure:
+    """A panel per regime on one axis of time: AR, what is saved, what is paid, SpecDec."""
+    import matplotlib.pyplot as plt
+
+    fig, panels = plt.subplots(
+        len(found), 1, figsize=(WIDTH, 0.5 + 1.75 * len(found)), sharex=True, squeeze=False
+    )
+    right = max(max(fall.spec, _peak(fall)) for fall in found)
+    for fall, ax in zip(found, panels[:, 0], strict=True):
+        bars: list[tuple[str, float, float, style.Series]] = [("AR", 0.0, 1.0, style.AR)]
+        at = 1.0
+        for name, shown in _NAMES.items():
+            if name in fall.parts:
+                part = fall.parts[name]
+                bars.append((shown, at, part, style.SERIES[4 if part < 0 else 3]))
+                at += part
+        bars.append(("SpecDec", 0.0, fall.spec, style.SPEC))
+        for y, (name, left, width, look) in enumerate(bars):
+            ax.barh(
+                y,
+                width,
+                left=left,
+                height=0.7,
+                color=look.colour,
+                hatch=look.hatch,
+                edgecolor="white",
+                linewidth=0.5,
+            )
+            told = number(width) if name in ("AR", "SpecDec") else _signed(width)
+            ax.text(max(left, left + width) + right * 0.015, y, told, va="center", fontsize=8)
+        ax.axvline(1, color=style.INK, linewidth=1.0, linestyle=":", marker="")
+        ax.set_yticks(range(len(bars)), [bar[0] for bar in bars], fontsize=8)
+        ax.set_ylim(len(bars) - 0.45, -0.55)
+        ax.set_title(
+            f"{fall.source}: {fall.setup.removesuffix(', acceptance imposed')}", fontsize=9, loc="left", pad=3
+        )
+        ax.grid(axis="y", visible=False)
+    panels[-1, 0].set_xlim(0, right * 1.16)
+    panels[-1, 0].set_xlabel("time, AR = 1")
+    fig.tight_layout(h_pad=0.6)
+    return fig
+
+
+def _peak(fall: Fall) -> float:
+    at, peak = 1.0, 1.0
+    for part in fall.parts.values():
+        at += part
+        peak = max(peak, at)
+    return peak
+
+
+def _signed(share: float) -> str:
+    return f"{share * 100:+.1f}\u00a0%"

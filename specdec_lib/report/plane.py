@@ -1,0 +1,113 @@
+"""The cost lines of all regimes on one plot: c against v, where R crosses 1, the published pair's layers "
+"and bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specdec_lib.report import audit, figures, regimes, style, text
+from specdec_lib.report.regimes import Engine, Point
+from specdec_lib.report.style import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def show(root: Path | None = None) -> None:
+    """The plot, the table behind it, and where each regime lies."""
+    found = regimes.points(root)
+    alpha = mean_alpha(root)
+    style.use_style()
+    csv = next((p.results.csv(regimes.FIT) for p in found if p.results), "published/phases.csv")
+    hardware = {p.source: f"{p.source}: {p.results.hardware}" for p in found if p.results}
+    caption = (
+        "A draft forward c and a verification v (overhead of a round inside), in AR steps; a mark per "
+        "context, from the "
+        "shortest (largest mark) on. Below a line R is above 1 for that engine at alpha = "
+        f"{number(alpha)}, the published "
+        f"mean; dotted: with everything accepted. {'. '.join(hardware.values())}."
+    )
+    told = sentences(found, root)
+    style.figure(
+        figure(found, alpha), alt="c against v for every regime. " + " ".join(told), caption=caption, csv=csv
+    )
+    caption = (
+        "Every regime's cost line at the published acceptance of its context. "
+        + ". ".join(hardware.values())
+        + "."
+    )
+    style.table(regimes.cost_table(found, root), caption=caption, csv=csv)
+    text.say(*told)
+
+
+def mean_alpha(root: Path | None = None) -> float:
+    """The published alpha, averaged over contexts."""
+    known = regimes.alphas(root)
+    return sum(known.values()) / len(known)
+
+
+def sentences(found: list[Point], root: Path | None = None) -> list[str]:
+    """Per regime: what its c is near to, and on which side of R = 1 its engine lies."""
+    told = []
+    for source in dict.fromkeys(point.source for point in found):
+        mine = [point for point in found if point.source == source]
+        c = [point.c for point in mine]
+        layers, share = mine[0].layers, [point.share for point in mine]
+        off = (sum(abs(v - layers) for v in c), sum(abs(v - s) for v, s in zip(c, share, strict=True)))
+        near = "layers" if off[0] < off[1] else "bytes"
+        R = [point.R(regimes.alpha_at(point.context, root)) for point in mine]
+        side = (
+            "above 1 at every context"
+            if min(R) > 1
+            else "below 1 at every context"
+            if max(R) < 1
+            else "not on one side of 1"
+        )
+        told.append(
+            f"*{source}* ({mine[0].engine}): c = {text.span(c)}, nearer to its {near} (layers "
+            f"{number(layers)}, bytes "
+            f"{text.span(share)}); by the line R is {text.span(R)} at the published acceptance, {side}."
+        )
+    return told
+
+
+def figure(found: list[Point], alpha: float) -> Figure:
+    """c on x, v on y: a look per source, a line per engine."""
+    import matplotlib.pyplot as plt
+
+    fig, ax = plt.subplots(figsize=(figures.WIDTH, 4.6))
+    top = max(max(point.v for point in found) * 1.15, 1.6)
+    right = max(max(point.c for point in found) * 1.12, 1.0)
+    low = min(0.8, min(point.v for point in found) * 0.95)
+    engines = sorted({point.engine for point in found}, key=lambda engine: (engine.formulation, -engine.k))
+    edges: list[Any] = []
+    for look, engine in zip(("-", "--", "-."), engines, strict=False):
+        edges += ax.plot(*_edge(engine, alpha, right), color=style.INK, linestyle=look, linewidth=1.4, marker="",
+                         label=f"R = 1: {engine}")  # fmt: skip
+        ax.plot(*_edge(engine, 1.0, right), color=style.MUTED, linestyle=":", linewidth=1.2, marker="")
+    for name, value in audit.ratios().items():
+        ax.axvline(value, color=style.MUTED, linewidth=1.0, linestyle="-", marker="")
+        ax.text(value, 1.01, f"{name}\n{number(value)}", transform=ax.get_xaxis_transform(), ha="center", va="bottom",
+                fontsize=9, color=style.MUTED)  # fmt: skip
+    marks: list[Any] = []
+    for index, source in enumerate(dict.fromkeys(point.source for point in found)):
+        look = style.SERIES[index % len(style.SERIES)]
+        mine = [point for point in found if point.source == source]
+        marks += ax.plot([p.c for p in mine], [p.v for p in mine], look.marker, color=look.colour, linestyle="-",
+                         linewidth=0.8, markersize=5, markeredgecolor="white", label=source)  # fmt: skip
+        ax.plot(mine[0].c, mine[0].v, look.marker, color=look.colour, markersize=10, markeredgecolor="white")
+    ax.set_xlim(0, right)
+    ax.set_ylim(low, top)
+    ax.set_xlabel("c: a draft forward, in AR steps")
+    ax.set_ylabel("v: a verification, in AR steps")
+    fig.legend(handles=[*marks, *edges], loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=2, fontsize=9)
+    fig.tight_layout()
+    return fig
+
+
+def _edge(engine: Engine, alpha: float, right: float) -> tuple[list[float], list[float]]:
+    from specdec_lib.costmodel import PUBLISHED_TOKENS
+
+    v = regimes.edge(engine, alpha, PUBLISHED_TOKENS)
+    return [0.0, right], [v(0.0), v(right)]

@@ -1,0 +1,236 @@
+"""The regimes side by side: each folder's cost line at its own engine, and what follows from it at the same acceptance.
+
+A regime is a folder: a pair on a machine in a mode. The published study is one more, by the audit of its tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.costmodel import (
+    PUBLISHED_K,
+    PUBLISHED_TOKENS,
+    break_even_alpha,
+    expected_counts,
+    predicted_R,
+)
+from specdec_lib.guesses import draft_costs
+from specdec_lib.report import audit, compare, folders, mechanisms, published, style, text
+from specdec_lib.report.costline import FIT, Line, line_at
+from specdec_lib.report.style import number
+
+Table = folders.Table
+MODES = ("eager", "graphs", "compiled")  # each takes launches away from the one before
+KS = range(1, 9)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What a round of a SpecDec arm does."""
+
+    formulation: str
+    bonus: bool
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.formulation}{', bonus' * self.bonus}, k = {self.k}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A regime at one context, in AR steps: a draft forward ``c``, a verification ``v``, a round's "
+    "overhead inside."""
+
+    source: str
+    context: int
+    engine: Engine
+    c: float
+    v: float
+    layers: float  # the draft's share of the target's layers
+    share: float  # and of the bytes that a step reads
+    tokens: int
+    line: Line | None = None  # None: the article gives no verification per block size
+    results: folders.Results | None = None
+
+    def R(self, alpha: float, engine: Engine | None = None) -> float:
+        """R of the cost line at ``alpha``, of the regime's own engine or of another one."""
+        e = engine or self.engine
+        if self.line:
+            return self.line.predicted_R(alpha, e.k, e.formulation, e.bonus, self.tokens)
+        return predicted_R(self.c, self.v, e.k, alpha, e.formulation, e.bonus, new_tokens=self.tokens)
+
+    def break_even(self) -> float | None:
+        """The smallest alpha at which the regime's own engine pays."""
+        e = self.engine
+        if self.line:
+            return self.line.break_even(e.k, e.formulation, e.bonus, self.tokens)
+        return break_even_alpha(self.c, self.v, e.k, e.formulation, e.bonus, new_tokens=self.tokens)
+
+    def best(self, alpha: float, formulation: str, bonus: bool) -> tuple[Engine, float] | None:
+        """The k with the largest R at ``alpha``, and that R; None where verification is known at one k only."""
+        if self.line is None:
+            return None
+        engines = [Engine(formulation, bonus, k) for k in KS]
+        best = max(engines, key=lambda engine: (self.R(alpha, engine), -engine.k))
+        return best, self.R(alpha, best)
+
+    @property
+    def has_repair(self) -> bool:
+        """A repair was measured, so the line may speak about the reference formulation."""
+        return self.line is None or self.line.repair > 0
+
+
+def engine_of(one: folders.Results) -> Engine:
+    """The SpecDec arm of a folder's confirmatory run."""
+    return Engine(one.profile.formulation, one.profile.bonus, one.profile.k)
+
+
+def alphas(root: Path | None = None) -> dict[int, float]:
+    """The published alpha per context: the one acceptance at which regimes are compared."""
+    summary: Any = published.summary(root)
+    return {int(row["context_tokens"]): row["alpha_median"] for row in summary.to_dict("records")}
+
+
+def alpha_at(context: int, root: Path | None = None) -> float:
+    """The published alpha of a context; of another context than the published ones, their mean."""
+    known = alphas(root)
+    return known.get(context, sum(known.values()) / len(known))
+
+
+def points(root: Path | None = None) -> list[Point]:
+    """The published regime, then every folder with a fitted cost line; contexts ascending."""
+    shares, found = audit.ratios(), []
+    for row in audit.rows(root):
+        found.append(
+            Point(published.LABEL, int(row["context_tokens"]), Engine("reference", False, PUBLISHED_K), row["c_steps"],
+                  row["v_steps"], shares["layers"], shares["bytes"], PUBLISHED_TOKENS)
+        )  # fmt: skip
+    for one in fitted(root):
+        found += folder_points(one)
+    return found
+
+
+def fitted(root: Path | None = None) -> list[folders.Results]:
+    """The folders with a fitted cost line."""
+    return [one for one in folders.joining(root) if (one.folder / FIT).is_file()]
+
+
+def folder_points(one: folders.Results) -> list[Point]:
+    """A folder's points, one per context of its fit."""
+    fit, engine, found = mechanisms.read(one, FIT, "cost-fit"), engine_of(one), []
+    for context in sorted({int(context) for context in fit["context_tokens"]}):
+        line = line_at(fit, context)
+        guessed = draft_costs(one.provenance["models"], context)
+        v = line.verify(engine.k + (engine.formulation == "repair-free")) + line.overhead
+        found.append(
+            Point(one.label, context, engine, line.c, v, guessed["layers"], guessed["bytes"], one.profile.new_tokens,
+                  line, one)
+        )  # fmt: skip
+    return found
+
+
+def edge(engine: Engine, alpha: float, new_tokens: int) -> Callable[[float], float]:
+    """The v at which R = 1 for a given c, a repair costing one step: a straight line in the plane of c and v."""
+    counts = expected_counts(alpha, engine.k, new_tokens, engine.formulation, engine.bonus)
+    blocks = sum(counts.blocks.values())
+    return lambda c: (new_tokens - 1 - counts.draft_forwards * c - counts.repairs) / blocks
+
+
+# -- the tables
+
+
+def show_overview(root: Path | None = None) -> None:
+    """Baseline, costs, result and checks of every regime in one table, and the verdicts in sentences."""
+    found = compare.sources(root)
+    frame = overview(found, root)
+    each = " ".join(f"{source.label}: {source.hardware}; {source.setup}." for source in found)
+    caption = f"Every regime. c and v by the cost line, in AR steps; v with a round's overhead inside. {each}"
+    style.table(frame, caption=caption, csv=found[-1].csv)
+    text.say(
+        *(
+            f"**{source.label}.** Speculative decoding {text.verdict_overview(source.rows)}."
+            for source in found
+        )
+    )
+    text.say(compare.missing_committed(found, root), compare.missing_local(found))
+
+
+def overview(found: list[compare.Source], root: Path | None = None) -> pd.DataFrame:
+    """One row per (context, source)."""
+    known = {(point.source, point.context): point for point in points(root)}
+    rows = []
+    for context in compare.contexts(found):
+        for source in found:
+            for row in source.rows:
+                if row["context_tokens"] != context:
+                    continue
+                point = known.get((source.label, context))
+                steps = (source.results.profile.new_tokens - 1) if source.results else PUBLISHED_TOKENS
+                rows.append(
+                    {
+                        "context": text.context_name(context),
+                        "source": source.label,
+                        "SpecDec": source.setup,
+                        "AR step, ms": row["ar_median_s"] / steps * 1e3,
+                        "c": number(point.c) if point else "no fit",
+                        "v": number(point.v) if point else "no fit",
+                        "acceptance": row["acceptance_median"],
+                        "R_GM": text.estimate(row),
+                        "passed the checks": f"{row['n_in_inference']} of {row['n']}",
+                        "verdict": row["verdict"],
+                    }
+                )
+    return pd.DataFrame(rows, dtype=object)
+
+
+def cost_table(found: list[Point], root: Path | None = None) -> pd.DataFrame:
+    """What each cost line says at the published acceptance: R of the own engine, break-even, the best k."""
+    rows = []
+    for point in sorted(found, key=lambda point: point.context):
+        alpha, at = alpha_at(point.context, root), point.break_even()
+        best = point.best(alpha, point.engine.formulation, point.engine.bonus)
+        beyond = " (extrapolated)" if point.line and point.line.extrapolated else ""
+        rows.append(
+            {
+                "context": text.context_name(point.context) + beyond,
+                "source": point.source,
+                "SpecDec": str(point.engine),
+                "c": point.c,
+                "share of layers": point.layers,
+                "share of bytes": point.share,
+                "v": point.v,
+                "alpha, published": alpha,
+                "R by the line": point.R(alpha),
+                "break-even alpha": "none pays"
+                if at is None
+                else "every alpha pays"
+                if at == 0
+                else number(at),
+                "best k, R there": f"{best[0].k}, {number(best[1])}" if best else "not stated",
+            }
+        )
+    return pd.DataFrame(rows, dtype=object)
+
+
+def machine_of(one: folders.Results) -> tuple[str, str]:
+    """Folders with the same pair on the same device differ in nothing but how the engine runs."""
+    device = one.provenance.get("device", {})
+    name = (
+        device.get("device_name", "cpu") if one.cuda else one.provenance.get("machine", {}).get("cpu", "cpu")
+    )
+    return one.profile.pair, str(name)
+
+
+def ladders(root: Path | None = None) -> list[list[folders.Results]]:
+    """Folders of one pair on one machine that differ in mode, in the order in which launches go; two "
+    "modes or more."""
+    groups: dict[tuple[str, str], dict[str, folders.Results]] = {}
+    for one in fitted(root):
+        groups.setdefault(machine_of(one), {}).setdefault(one.mode, one)
+    ordered = [[by_mode[mode] for mode in MODES if mode in by_mode] for by_mode in groups.values()]
+    return [ladder for ladder in ordered if len(ladder) > 1]

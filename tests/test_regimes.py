@@ -1,0 +1,322 @@
+"""Published, GPU and CPU regimes side by side: known cost lines, labels wherever numbers are, findings that flip."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from specdec_lib.costmodel import predicted_R
+from specdec_lib.records import read_table, write_table
+from specdec_lib.report import (
+    carried,
+    compare,
+    controlplane,
+    falls,
+    figures,
+    folders,
+    mechanisms,
+    plane,
+    regimes,
+    results,
+    timeuse,
+    waterfall,
+)
+from specdec_lib.report.regimes import Engine
+from tests.regime_tables import MACHINES, PROFILES, Machine, fit, make_project
+
+BOOK = Path(__file__).parent.parent / "book"
+SYNTHETIC = ("gpu-eager", "gpu-graphs", "gpu-compiled")
+PAGES = ("index", "results", "time", "control-plane", "all-accept", "draft-free", "dial", "formulations", "numerics",
+         "cost-model", "synthesis", "regimes", "correctness", "acceptance", "relaxed", "audit")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four folders with every table that their engine has. Read only."""
+    return make_project(tmp_path_factory.mktemp("regimes"))
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Everything a page would display, as text or HTML."""
+    seen: list[str] = []
+
+    def display(*objects: Any, **_: Any) -> None:
+        seen.extend(o.data if hasattr(o, "data") else o._repr_html_() for o in objects)
+
+    monkeypatch.setattr("IPython.display.display", display)
+    yield seen
+
+
+@pytest.fixture
+def no_ink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made and their words kept, but nothing is drawn: that is slow, and other tests do it."""
+    monkeypatch.setattr(
+        "specdec_lib.report.style._figure_html",
+        lambda fig, alt, caption, csv: (
+            f'<figure class="study-figure">{html.escape(f"{alt} {caption}")}</figure>'
+        ),
+    )
+
+
+def run_page(page: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECDEC_ROOT", str(root))
+    names: dict[str, Any] = {}
+    for cell in (BOOK / f"{page}.md").read_text().split("```{code-cell} ipython3\n")[1:]:
+        exec("\n".join(line for line in cell.split("```")[0].splitlines() if line[:1] != ":"), names)
+
+
+def one_of(root: Path, name: str) -> folders.Results:
+    return next(one for one in folders.all_folders(root) if one.name == name)
+
+
+# -- which folders stand beside each other, and their labels
+
+
+def test_scripted_weights_join_and_others_do_not(made: Path) -> None:
+    found = {one.name: one for one in folders.all_folders(made)}
+    assert [name for name, one in found.items() if one.joins] == list(PROFILES)
+    assert [one.name for one in folders.measured(made, real_only=True)] == ["gpu-text"]
+    assert found["gpu-compiled"].label == "gpu-compiled (synthetic)"
+    assert found["gpu-compiled"].hardware == "Example GPU, BF16, compiled, 8 GiB cap"
+    assert found["gpu-compiled"].setup == "repair-free, bonus, k = 1, acceptance imposed"
+    assert found["gpu-text"].named == "`gpu-text`" and found["gpu-eager"].named == "`gpu-eager` (synthetic)"
+
+
+def test_a_synthetic_folder_has_nothing_real(made: Path) -> None:
+    assert set(mechanisms.by_family(one_of(made, "gpu-eager"), "formulations")["label"]) == {"synthetic"}
+    assert set(mechanisms.by_family(one_of(made, "gpu-text"), "formulations")["label"]) == {"real"}
+    assert "oracle" in set(mechanisms.by_family(one_of(made, "gpu-eager"), "draft-free")["label"])
+    assert [one.name for one in mechanisms.having("relaxed", made)] == ["gpu-text"], "its text means nothing"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_shows_every_regime_with_its_label(
+    made: Path, shown: list[str], no_ink: None, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_page(page, made, monkeypatch)
+    told = html.unescape("\n".join(shown))
+    told = re.sub(r"base64,[^\"]*|href=\"[^\"]*\"|PROFILE=[\w-]+|profile `[\w-]+`", "", told)
+    for name in SYNTHETIC:
+        for place in re.finditer(re.escape(name), told):
+            after = told[place.end() : place.end() + 14].lstrip("`*")
+            assert after.startswith((" (synthetic", "\n(synthetic")), (
+                f"{page}: {told[place.start() - 60 : place.end() + 60]}"
+            )
+    if page not in ("audit", "acceptance", "relaxed", "correctness"):
+        assert any(name in told for name in SYNTHETIC), page
+
+
+def test_text_chapters_leave_random_weights_out(
+    made: Path, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_page("correctness", made, monkeypatch)
+    assert "gpu-text" in "".join(shown) and not any(name in "".join(shown) for name in SYNTHETIC)
+
+
+# -- figures
+
+
+def test_the_headline_grows_longer_and_not_denser(made: Path) -> None:
+    few, many = compare.sources(made)[:2], compare.sources(made)
+    heights = [figures.headline(found).get_figheight() for found in (few, many)]
+    assert heights[1] > heights[0]
+    fig = figures.headline(many)
+    names = [label.get_text() for label in fig.axes[0].get_yticklabels()]
+    assert names.count("gpu-eager\n(synthetic)") == 3 and names.count("published") == 3
+    assert len(figures.forest(many[-1]).axes) == 1
+
+
+def test_the_results_name_the_engine_of_each_source(made: Path, shown: list[str]) -> None:
+    results.show_verdicts(compare.sources(made), made)
+    table = next(part for part in shown if "study-table" in part)
+    for setup in ("repair-free, bonus, k = 1, acceptance imposed", "reference, k = 4"):
+        assert f"<td>{setup}</td>" in table or setup in table
+    results.show_acceptance(compare.sources(made))
+    assert "Acceptance was imposed." in shown[-1] and "4-grams" in shown[-1]
+
+
+def test_variants_stand_side_by_side(made: Path) -> None:
+    found = mechanisms.having("all-accept", made)
+    given = mechanisms.published_frame({"all accepted": "all-accept"}, made)
+    table = mechanisms.side_by_side(found, "all-accept", given)
+    assert list(table.columns) == ["context", "variant", "published", "gpu-text", "gpu-eager (synthetic)"]
+    row = table.set_index(["context", "variant"]).loc[("2K", "all accepted (synthetic)")]
+    assert row["published"] == "0.860" and row["gpu-eager (synthetic)"].startswith("0.8")
+    captured = mechanisms.side_by_side(mechanisms.having("cost-model", made), "cost-model", given)
+    assert set(captured[captured["variant"].str.startswith("reference (")]["gpu-compiled (synthetic)"]) == {
+        "not run"
+    }
+
+
+def test_the_published_study_stands_in_where_the_time_goes(made: Path, shown: list[str]) -> None:
+    found = compare.sources(made)
+    timeuse.show_roofline(found)
+    timeuse.show_predictions(found)
+    tables = [part for part in shown if "study-table" in part]
+    assert len(tables) == 2 and all(
+        "<td>published</td>" in table and "gpu-compiled (synthetic)" in table for table in tables
+    )
+
+
+# -- the cost line
+
+
+def test_points_are_the_fitted_costs(made: Path) -> None:
+    found = {(point.source, point.context): point for point in regimes.points(made)}
+    eager, compiled = found["gpu-eager (synthetic)", 2048], found["gpu-compiled (synthetic)", 2048]
+    machine = MACHINES["gpu-eager"]
+    assert eager.c == pytest.approx(machine.c) and eager.layers == pytest.approx(24 / 28)
+    assert eager.v == pytest.approx(machine.base + 4 * machine.row + machine.overhead), "a block of k rows"
+    assert compiled.v == pytest.approx(1.0 + 2 * 0.02 + 0.01) and compiled.engine == Engine(
+        "repair-free", True, 1
+    )
+    assert found["published", 2048].c == pytest.approx(0.8868, abs=1e-3)
+    assert eager.has_repair and not compiled.has_repair
+
+
+@pytest.mark.parametrize("engine", [Engine("reference", False, 4), Engine("repair-free", True, 1)])
+def test_the_edge_is_where_R_is_one(engine: Engine) -> None:
+    v = regimes.edge(engine, 0.75, 64)
+    for c in (0.1, 0.3):
+        R = predicted_R(c, v(c), engine.k, 0.75, engine.formulation, engine.bonus, new_tokens=64)
+        assert pytest.approx(1.0) == R
+
+
+def test_the_plane_says_on_which_side_a_regime_lies(made: Path) -> None:
+    told = {line.split("*")[1]: line for line in plane.sentences(regimes.points(made), made)}
+    assert (
+        "nearer to its layers" in told["gpu-eager (synthetic)"]
+        and "below 1 at every" in told["gpu-eager (synthetic)"]
+    )
+    assert (
+        "nearer to its bytes" in told["gpu-compiled (synthetic)"]
+        and "above 1 at every" in told["gpu-compiled (synthetic)"]
+    )
+    assert len(plane.figure(regimes.points(made), 0.75).legends[0].get_texts()) == 5 + 3, (
+        "sources and engines"
+    )
+
+
+@pytest.mark.parametrize("name", list(PROFILES))
+def test_a_fall_explains_a_machine_that_follows_its_line(made: Path, name: str) -> None:
+    found = [fall for fall in falls.falls(made) if fall.source.startswith(name)]
+    assert [fall.context for fall in found] == [2048, 4096, 8192]
+    for fall in found:
+        assert fall.n == 16 and 1 + sum(fall.parts.values()) == pytest.approx(fall.spec)
+        assert fall.parts[waterfall.REST] == pytest.approx(0, abs=0.004), "the last round's shorter block"
+    assert (found[0].parts[waterfall.REPAIR] > 0) == (MACHINES[name].repair > 0)
+
+
+def test_falls_have_a_panel_each(made: Path) -> None:
+    shown = [fall for fall in falls.falls(made) if fall.context == 2048]
+    assert [fall.source for fall in shown][0] == "published"
+    assert len(falls.figure(shown).axes) == len(shown) == 5
+    assert "draft forwards" in falls.sentence(shown[2]) and "more than is saved" in falls.sentence(shown[2])
+
+
+# -- findings
+
+
+def changed(made: Path, tmp_path: Path, name: str, machine: Machine) -> Path:
+    """The project with another machine behind one folder."""
+    return make_project(tmp_path, {name: machine})
+
+
+def test_the_findings_on_the_made_up_machines(made: Path) -> None:
+    layers = carried.layer_sentences(made)
+    assert len(layers) == 2 and "`gpu-eager` (synthetic): **yes**" in layers[1]
+    reference = carried.reference_sentences(made)
+    assert all("**yes**" in line for line in reference) and "+0.0\u00a0% at 2K" in reference[1]
+    gain = carried.gain_sentences(made)
+    assert len(gain) == 1 and "`gpu-compiled` (synthetic): **yes**" in gain[0]
+    assert all("**yes**" in line for line in carried.check_sentences(made))
+    assert "0.0\u00a0% in `gpu-eager` (synthetic)" in carried.line_sentence(made)
+    assert carried.absent(made) == []
+
+
+def test_the_findings_flip(made: Path, tmp_path: Path) -> None:
+    root = make_project(
+        tmp_path, {"gpu-eager": Machine(c=0.5), "gpu-compiled": Machine(step=0.001, c=0.9, repair=0.0)}
+    )
+    assert "`gpu-eager` (synthetic): **no**" in carried.layer_sentences(root)[1]
+    gain = carried.gain_sentences(root)[0]
+    assert "**no**" in gain and "Because, by the cost line" in gain and "the best k is 1" in gain
+    path = root / "data" / "gpu-eager" / "cost-model.csv"
+    table = read_table(path, "mechanism")
+    table.loc[table["variant"] == "reference", "decode_s"] *= 1.2
+    write_table(table, path, "mechanism")
+    assert "**no**" in carried.reference_sentences(root)[1]
+    path = root / "data" / "gpu-eager" / "confirmatory-2048.csv"
+    table = read_table(path, "confirmatory")
+    for family in table["family"].unique()[:3]:
+        table.loc[table["family"] == family, "throttled"] = True
+    write_table(table, path, "confirmatory")
+    told = next(line for line in carried.check_sentences(root) if "gpu-eager" in line)
+    assert "**no**" in told and "13 of 16 at 2K" in told
+
+
+def test_launches_were_or_were_not_the_cause(made: Path, tmp_path: Path) -> None:
+    told = carried.launches_sentences(made)
+    assert len(told) == 1 and "the draft **was** launch-bound" in told[0]
+    assert (
+        "From `gpu-eager` (synthetic) to `gpu-graphs` (synthetic)" in told[0]
+        and "20.0\u00a0ms to 4.00\u00a0ms" in told[0]
+    )
+    root = make_project(tmp_path, {"gpu-graphs": Machine(step=0.004, c=0.9, repair=0.0)})
+    assert "does **not** make the draft cheaper" in carried.launches_sentences(root)[0]
+
+
+def test_the_ladder_goes_from_the_published_engine_to_the_best_k(made: Path) -> None:
+    ladder = regimes.ladders(made)[0]
+    assert [one.name for one in ladder] == ["gpu-eager", "gpu-graphs", "gpu-compiled"]
+    rows = carried.steps(ladder, 2048, made)
+    assert [row["SpecDec"] for row in rows[:2]] == ["reference, k = 4", "repair-free, bonus, k = 4"]
+    assert rows[0]["times the rung before"] == "first" and rows[-1]["change"] == "k chosen by cost"
+    assert rows[0]["R_GM measured"] != "not run" and rows[1]["R_GM measured"] == "not run"
+    assert rows[0]["R against the best AR"] == pytest.approx(float(str(rows[0]["R by the line"])) / 20)
+    told = carried.ladder_sentence(ladder, 2048, made)
+    assert "(synthetic)" in told and "launches removed" in told and "20.0 times as fast" in told
+
+
+def test_without_two_modes_nothing_is_claimed(tmp_path: Path, shown: list[str]) -> None:
+    root = make_project(tmp_path)
+    fit_path = root / "data" / "gpu-eager" / "cost-fit.csv"
+    for name in SYNTHETIC:
+        (root / "data" / name / "cost-fit.csv").unlink()
+    assert not fit_path.is_file() and regimes.ladders(root) == []
+    carried.show_launches(root)
+    assert shown[-1].startswith("Not shown:")
+    carried.show_ladders(root)
+    assert "make runs PROFILE=gpu-compiled" in "".join(shown[1:])
+
+
+def test_latency_is_judged_on_a_gpu_only(made: Path, shown: list[str]) -> None:
+    controlplane.show_latency(made)
+    assert (
+        "gpu-eager (synthetic)" in shown[-1] and "published" in shown[-1] and "gpu-compiled" not in shown[-1]
+    )
+    one = one_of(made, "gpu-eager")
+    assert "a gain on a GPU, holds" in controlplane.latency_sentence(one, controlplane.latency(one), made)
+
+
+def test_a_committed_profile_need_not_have_every_phase(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    design = folders.read_design(made)
+    entry = design.profiles["gpu-text"].model_copy(update={"phases": ("numerics",)})
+    changed = design.model_copy(update={"profiles": {**design.profiles, "gpu-text": entry}})
+    folders._require("gpu-text", None, changed)
+    monkeypatch.setattr(folders, "read_design", lambda root=None: changed)
+    assert "gpu-text" not in compare.missing_committed([], made)
+
+
+def test_the_line_without_a_repair_says_nothing_of_the_reference_engine(made: Path) -> None:
+    ladder = regimes.ladders(made)[0]
+    rungs = carried.rungs(ladder[1:], 2048, made)
+    assert [str(engine) for _, _, engine in rungs][0] == "repair-free, bonus, k = 4"
+    assert isinstance(fit(ladder[0].profile, MACHINES["gpu-eager"]), pd.DataFrame)
