@@ -157,3 +157,14 @@ def test_a_gpu_needs_its_own_records() -> None:
     assert throttled.passed is False and "throttled" in throttled.note
     crowded = gpu_check(device_event_s=near, **quiet | {"other_gpu_processes_n": 1})
     assert crowded.passed is False and "other GPU processes" in crowded.note
+
+
+def test_on_a_gpu_ticks_are_no_load_and_load_is() -> None:
+    """A run of 70 ms with one tick of 10 ms says 14 %; a tenth of a second of work by others is seen."""
+    records: dict[str, Any] = {"throttled": False, "other_gpu_processes_n": 0, "device": "cuda"}
+    runs = cell().assign(decode_s=0.07, device_event_s=0.07, **records)
+    for seconds, passed in ((0.0, True), (0.01, True), (0.02, True), (0.1, False)):
+        found = runs.assign(others_cpu_share=seconds / 0.07)
+        check = run_checks(found, DESIGN.analysis.thresholds("cuda"), FULL)["undisturbed"]
+        assert check.passed is passed
+        assert check.value == pytest.approx(max(0.0, seconds - 0.02) / 0.07)

@@ -27,7 +27,8 @@ class Phase:
 
     ``needs`` names earlier phases whose promised files this one reads. ``per_context`` runs the notebook
     once for each context of the profile, with ``context`` passed and ``{context}`` filled in. ``profile``
-    and ``data_dir`` are passed to every notebook. ``quick`` are parameters that a quick look (two repeats) changes.
+    and ``data_dir`` are passed to every notebook. ``quick`` are parameters that a quick look (two repeats) changes,
+    ``on_gpu`` those that a profile on a GPU changes.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Phase:
     parameters: Mapping[str, Literal] = field(default_factory=dict)
     per_context: bool = False
     quick: Mapping[str, Literal] = field(default_factory=dict)
+    on_gpu: Mapping[str, Literal] = field(default_factory=dict)
 
 
 _QUICK_REPEATS = 2
@@ -60,6 +62,7 @@ PHASES: tuple[Phase, ...] = (
             Promise("thresholds.csv", "thresholds"),
         ),
         parameters={"replications": 4000, "longest_context": 4096},
+        on_gpu={"longest_context": 2048},
     ),
     Phase(
         "confirmatory",
@@ -143,6 +146,7 @@ def steps(profile: Profile, phases: tuple[Phase, ...] | None = None) -> tuple[St
                         "data_dir": f"data/{profile.name}",
                         **phase.parameters,
                         **(phase.quick if profile.repeats <= _QUICK_REPEATS else {}),
+                        **(phase.on_gpu if profile.device == "cuda" else {}),
                         **extra,
                     },
                     promises=tuple(Promise(p.path.format(context=context), p.schema) for p in phase.promises),
