@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "transformers", "triton", "numpy", "scipy", "pandas", "tokenizers", "safetensors")
 MACHINE = "machine.json"
-COMMIT = "SPECDEC_COMMIT"  # names the commit of a copy without .git
+COMMIT = "SPECDEC_COMMIT"  # names the commit of a copy that has no history of its own
 
 
 def write_provenance(study: Study) -> dict[str, Any]:
@@ -79,8 +79,12 @@ def recorded_machine(folder: Path) -> dict[str, Any] | None:
 
 
 def git_state(folder: str) -> dict[str, Any]:
-    """Commit, and whether tracked files outside ``data/<folder>`` differ from it; "unknown" outside a checkout, unless
-    the environment names it (``SPECDEC_COMMIT``)."""
+    """Commit, and whether tracked files outside ``data/<folder>`` differ from it; "unknown" outside a checkout.
+
+    A copy without that history names its commit in ``SPECDEC_COMMIT``; nothing is known of differences then.
+    """
+    if named := os.environ.get(COMMIT):
+        return {"commit": named, "dirty": None}
 
     def git(*arguments: str) -> str | None:
         try:

@@ -397,7 +397,6 @@ def test_provenance_is_the_measuring_machines(
     assert provenance.recorded_machine(study.folder) is None
     monkeypatch.setenv(provenance.COMMIT, "c" * 40)
     monkeypatch.setattr(provenance, "cpu_model", lambda: "the one that measured")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError("git")))
     provenance.record_machine(study.folder, 4)
     monkeypatch.undo()
     written = provenance.write_provenance(study)
