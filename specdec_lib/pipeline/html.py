@@ -154,7 +154,7 @@ def _sphinx(root: Path, source: Path, target: Path) -> None:
     logs.mkdir()
     with kernel_environment(root):
         # Sphinx leaves its traceback in TMPDIR, which goes away with the working folder
-        environment = os.environ | {"TMPDIR": str(logs)}
+        environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(logs))
         done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return

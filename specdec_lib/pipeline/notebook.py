@@ -186,9 +186,11 @@ def plain_text(text: str, root: Path) -> str:
 def private_strings(root: Path) -> list[tuple[str, str]]:
     """Strings that tell whose machine this was, each with what to write instead; longest first."""
     home, temporary = str(Path.home()), tempfile.gettempdir()
-    pairs = {f"{root.resolve()}/": "", str(root.resolve()): ".", temporary: "<tmp>"}
+    pairs = {spelled: "<tmp>" for spelled, _ in spellings(temporary)}
+    for spelled, separator in spellings(str(root.resolve())):
+        pairs |= {f"{spelled}{separator}": "", spelled: "."}
     if home != "/":
-        pairs |= {f"{home}/": "~/"}
+        pairs |= {f"{spelled}{separator}": "~/" for spelled, separator in spellings(home)}
     host = socket.gethostname()
     if len(host) > 6:  # a short one ("linux") would hit words of the text
         pairs[host] = "<host>"
@@ -196,6 +198,13 @@ def private_strings(root: Path) -> list[tuple[str, str]]:
     if user:
         pairs |= {f"/home/{user}": "~", f"/Users/{user}": "~"}
     return sorted(pairs.items(), key=lambda pair: -len(pair[0]))
+
+
+def spellings(place: str) -> list[tuple[str, str]]:
+    """A path as texts hold it, each with its separator: as it is; on Windows also escaped, and with slashes."""
+    if "\\" not in place:
+        return [(place, "/")]
+    return [(place, "\\"), (place.replace("\\", "\\\\"), "\\\\"), (place.replace("\\", "/"), "/")]
 
 
 def _user() -> str:
