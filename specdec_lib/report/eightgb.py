@@ -1,0 +1,99 @@
+"""The page "Run it on your 8 GB GPU": minutes from the design, megabytes from the shapes, what the "
+"doctor would say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.design import Profile
+from specdec_lib.pairs import PAIRS
+from specdec_lib.report import folders, style, text
+from specdec_lib.report.style import number
+from specdec_lib.roofline import kv_bytes, weight_bytes
+
+PROFILE, SHAPES = "qwen-8gb", "qwen2.5-shapes"
+MB, GIB = 1e6, 1 << 30
+# Two GPUs for the doctor to judge: total and free memory in GiB; a desktop holds some of it.
+EXAMPLES = (("an 8 GB GPU", 7.0), ("a 4 GB GPU", 3.5))
+
+
+def profile(root: Path | None = None) -> Profile:
+    """The profile that the page is about."""
+    return folders.read_design(root).profile(PROFILE)
+
+
+def show_minutes(root: Path | None = None) -> None:
+    """What each phase takes, by the design's own estimate."""
+    plan = profile(root)
+    rows = [{"phase": phase, "minutes, about": minutes} for phase, minutes in plan.minutes.items()]
+    rows.append({"phase": "together", "minutes, about": plan.total_minutes})
+    style.table(
+        pd.DataFrame(rows, dtype=object), caption=f"[profiles.{PROFILE}] of design.toml: estimates.", csv=None
+    )
+    text.say(
+        f"Together about {number(plan.total_minutes / 60)} hours, of which the confirmatory experiment takes "
+        f"{text.percent(plan.minutes['confirmatory'] / plan.total_minutes, 0)}. It may be stopped at any time."
+    )
+
+
+def shapes() -> dict[str, Any]:
+    """The published pair's shapes, without torch."""
+    target, draft = PAIRS[SHAPES].shapes or ({}, {})
+    return {"target": SimpleNamespace(**target), "draft": SimpleNamespace(**draft)}
+
+
+def megabytes(root: Path | None = None) -> pd.DataFrame:
+    """GPU memory of both models: weights, and caches at every context of the profile."""
+    rows = []
+    for role, shape in shapes().items():
+        row: dict[str, Any] = {"model": role, "weights, MB": weight_bytes(shape) / MB}
+        for context in profile(root).contexts:
+            row[f"cache at {text.context_name(context)}, MB"] = kv_bytes(shape, context) / MB
+        rows.append(row)
+    total: dict[str, Any] = {
+        name: sum(row[name] for row in rows) if name != "model" else "together" for name in rows[0]
+    }
+    return pd.DataFrame([*rows, total])
+
+
+def show_megabytes(root: Path | None = None) -> None:
+    """What must fit, and what the doctor asks for."""
+    from specdec_lib.room import needed_bytes
+
+    frame, plan = megabytes(root), profile(root)
+    longest = max(plan.contexts)
+    used = float(frame.iloc[-1, 1]) + float(frame.iloc[-1, -1])
+    style.table(frame, caption="BF16, from the models' shapes: arithmetic, not a measurement.", csv=None)
+    text.say(
+        f"Weights and caches at {text.context_name(longest)} take {number(used / 1e3)} GB of GPU memory. "
+        "With CUDA's own "
+        f"context and the working memory of a prefill a job needs about {number(needed_bytes(plan) / GIB)} GiB free, "
+        f"which is what the doctor asks for. The files on disk are the weights once more, "
+        f"{number(float(frame.iloc[-1, 1]) / 1e3)} GB."
+    )
+
+
+def show_doctor(root: Path | None = None) -> None:
+    """The doctor's line about the profile on a GPU that is large enough, and on one that is not."""
+    lines = []
+    for name, free in EXAMPLES:
+        lines.append(f"On {name}:\n\n```\n{doctor_line(free, root)}\n```")
+    text.say(*lines)
+
+
+def doctor_line(free_gib: float, root: Path | None = None) -> str:
+    """What ``make doctor`` prints about the profile on a machine with so much free GPU memory."""
+    from specdec_lib.paths import project_root
+    from specdec_lib.pipeline.doctor import Machine, report
+
+    gib = 1 << 30
+    blank = Machine(cores=8, memory=32 * gib, memory_free=24 * gib, disk_free=100 * gib, gpu="", gpu_free=0, driver="",
+                    torch="2", triton=False, chromium="")  # fmt: skip
+    machine = replace(blank, gpu="RTX", gpu_free=int(free_gib * gib))
+    lines = report(root or project_root(), machine)
+    return next(line.strip() for line in lines if line.strip().startswith(f"{PROFILE} "))
