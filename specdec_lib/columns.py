@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
 import pandera.pandas as pa
-
-# Where pyarrow is installed too, pandas would otherwise hold texts its way, and a table's types would depend on that.
-pd.set_option("mode.string_storage", "python")
 
 
 def column(

@@ -22,7 +22,8 @@ from specdec_lib.files import atomic_write
 from specdec_lib.schemas import SCHEMAS
 
 _UNITS = {"_s": "s", "_ms": "ms", "_bytes": "bytes", "_tokens": "tokens", "_mhz": "MHz", "_share": "share"}
-_TYPES = {"int64": "integer", "Int64": "integer", "float64": "number", "string[python]": "text"}
+TEXT = "string[python]"  # what pandera calls pandas' "str"; where pyarrow is installed it has another storage
+_TYPES = {"int64": "integer", "Int64": "integer", "float64": "number", TEXT: "text"}
 _MEASURE_AGAIN = "restore the file with git, or delete it and run its notebook again"
 
 
@@ -126,7 +127,7 @@ def data_dictionary() -> pd.DataFrame:
         {
             "table": name,
             "column": column_name,
-            "type": _TYPES.get(str(column.dtype), "true / false"),
+            "type": _TYPES.get(_dtype(column), "true / false"),
             "unit": next((unit for end, unit in _UNITS.items() if column_name.endswith(end)), ""),
             "may be empty": bool(column.nullable),
             "allowed": "; ".join(_allowed(check) for check in column.checks or []),
@@ -220,13 +221,18 @@ _READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "float64": ("finite numbers", _finite),
     "bool": ("true or false", _flag),
     "boolean": ("true, false or empty", _flag),
-    "string[python]": ("text", _exact_text),  # what pandera calls pandas' "str"
+    TEXT: ("text", _exact_text),
 }
+
+
+def _dtype(column: pa.Column) -> str:
+    name = str(column.dtype)
+    return TEXT if name.startswith("string[") else name
 
 
 def _typed(values: list[Any], column: pa.Column, name: str, source: str) -> pd.Series:
     """``values`` in the column's dtype; the first that does not fit is named with its row."""
-    dtype = str(column.dtype)
+    dtype = _dtype(column)
     kind, reader = _READERS[dtype]
     out: list[Any] = []
     for row, value in enumerate(values, start=1):
@@ -239,7 +245,7 @@ def _typed(values: list[Any], column: pa.Column, name: str, source: str) -> pd.S
             raise _fault(source, name, row, f"is {value!r}", kind, column) from error
     if dtype == "float64":
         out = [math.nan if value is None else value for value in out]
-    return pd.Series(out, dtype="str" if dtype == "string[python]" else dtype)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    return pd.Series(out, dtype="str" if dtype == TEXT else dtype)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def _fault(source: str, name: str, row: int, what: str, kind: str, column: pa.Column) -> TableError:
