@@ -108,6 +108,7 @@ def _local(rows: Rows, pair: Pair, spec: dict[str, Any]) -> None:
     k, device = spec["k"], pair.target.device
     block = torch.zeros(k + 1, dtype=torch.int64, device=device)
     wide = GraphEngine(pair.target, pair.draft, k, "compiled", max(spec["contexts"]))
+    rows.put("warm-up, compilation and capture", "s", wide.capture_seconds, mode="compiled", k=k)
     for context in spec["contexts"]:
         length = context - spec["new_tokens"]
         draft, target = (
@@ -200,9 +201,10 @@ def _one_context(
         ("host reads", done.host_reads), ("token copies to the device", done.host_copies),
     ):  # fmt: skip
         rows.put(f"{quantity}, all-accept", "count", value, **given, label="synthetic")
-    eager = autoregressive(pair.target, prompt, new, prefilled=start).tokens
-    same = sum(a == b for a, b in zip(text, eager, strict=True)) / new
-    rows.put("plain output equal to eager's", "share", same, **given)
+    if pair.dtype == "fp32":  # in BF16 a near-tie may fall either way, and the texts part there
+        eager = autoregressive(pair.target, prompt, new, prefilled=start).tokens
+        same = sum(a == b for a, b in zip(text, eager, strict=True)) / new
+        rows.put("plain output equal to eager's", "share", same, **given)
     if given.get("outcome"):
         return
     uniforms = torch.rand(TRACES, new, generator=generator).tolist()

@@ -119,14 +119,15 @@ def clear() -> None:
 @contextmanager
 def memory_cap(limit: int, device: torch.device) -> Iterator[None]:
     """At most ``limit`` bytes reserved by this process within; an earlier, lower cap stays."""
-    before = torch.cuda.get_per_process_memory_fraction(device)
-    total = torch.cuda.get_device_properties(device).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(before, limit / total), device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    before = torch.cuda.get_per_process_memory_fraction(index)
+    total = torch.cuda.get_device_properties(index).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(before, limit / total), index)
     try:
         yield
     finally:
         clear()
-        torch.cuda.set_per_process_memory_fraction(before, device)
+        torch.cuda.set_per_process_memory_fraction(before, index)
 
 
 @torch.inference_mode()

@@ -21,7 +21,7 @@ from specdec_lib.measure import Study
 from specdec_lib.pairs import Pair
 from specdec_lib.per_position import KINDS, ConcatenatingCache, Pools, chain, placed, verify
 from specdec_lib.records import read_table, validate, write_table
-from specdec_lib.report import gpuengine, graphs
+from specdec_lib.report import gpuengine, graphs, pools
 from tests.engine_tools import PROMPT, cache_of
 
 ROOT = Path(__file__).parent.parent
@@ -190,21 +190,20 @@ def test_the_chapter_says_what_the_rows_say() -> None:
         "speeds the draft chain up 5.00 times (captured)", "published 3.70 to 6.00; plain capture lies within that",
         "published 1.40 to 2.60; plain capture gains more here",
         "does not exhaust 8 GiB with this cache: preallocated; 300 would fit", "after 4 at 8K",
+        "fill the cap with 5 graphs before any weights are counted; the article captured 8",
         "every step kept, at 8K (2.00 GiB per draft chain and 1.00 GiB per verification)",
         "2 graphs serve every context",
         "at alpha 0.77 and the best k 1.30 (synthetic)",
     ):  # fmt: skip
         assert part in told, (part, told)
-    pools = graphs.pools_table(table)
-    assert (
-        list(pools["captured"]) == ["26 of 26", "4 of 26", "8 of 26"]
-        and pools["outcome"].iloc[1] == "out of memory"
-    )
+    shown = pools.pools_table(table)
+    assert list(shown["captured"]) == ["26 of 26", "4 of 26", "8 of 26"]
+    assert shown["outcome"].iloc[1] == "out of memory"
     assert len(graphs.local_table(table)) == 2 and len(graphs.footprint_table(table)) == 2
     assert list(graphs.ratios_table(table)["published R"])[:2] == ["0.912", "0.531"]
-    assert "every step kept" in graphs.words(table) and len(graphs.figure(table).axes) == 1
+    assert "every step kept" in pools.words(table) and len(pools.figure(table).axes) == 1
     closer = table.assign(value=table["value"].where(table["unit"] != "GiB", table["value"] / 10))
-    near = graphs.nearest(closer)
+    near = pools.nearest(closer)
     assert near and near["factor"] == pytest.approx(10.0), "the same kind, further away"
 
 
