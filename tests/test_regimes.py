@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from specdec_lib.costmodel import predicted_R
@@ -28,7 +28,7 @@ from specdec_lib.report import (
     waterfall,
 )
 from specdec_lib.report.regimes import Engine
-from tests.regime_tables import MACHINES, PROFILES, Machine, fit, make_project
+from tests.regime_tables import MACHINES, PROFILES, Machine, make_project
 
 BOOK = Path(__file__).parent.parent / "book"
 SYNTHETIC = ("gpu-eager", "gpu-graphs", "gpu-compiled")
@@ -199,7 +199,7 @@ def test_the_plane_says_on_which_side_a_regime_lies(made: Path) -> None:
         "nearer to its bytes" in told["gpu-compiled (synthetic)"]
         and "above 1 at every" in told["gpu-compiled (synthetic)"]
     )
-    assert len(plane.figure(regimes.points(made), 0.75).legends[0].get_texts()) == 5 + 3, (
+    assert len(plane.figure(regimes.points(made), 0.75).legends[0].get_texts()) == 5 + 2, (
         "sources and engines"
     )
 
@@ -222,11 +222,6 @@ def test_falls_have_a_panel_each(made: Path) -> None:
 
 
 # -- findings
-
-
-def changed(made: Path, tmp_path: Path, name: str, machine: Machine) -> Path:
-    """The project with another machine behind one folder."""
-    return make_project(tmp_path, {name: machine})
 
 
 def test_the_findings_on_the_made_up_machines(made: Path) -> None:
@@ -262,7 +257,10 @@ def test_the_findings_flip(made: Path, tmp_path: Path) -> None:
     assert "**no**" in told and "13 of 16 at 2K" in told
 
 
-def test_launches_were_or_were_not_the_cause(made: Path, tmp_path: Path) -> None:
+def test_launches_were_or_were_not_the_cause(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "PENDING", SYNTHETIC)
     told = carried.launches_sentences(made)
     assert len(told) == 1 and "the draft **was** launch-bound" in told[0]
     assert (
@@ -270,31 +268,41 @@ def test_launches_were_or_were_not_the_cause(made: Path, tmp_path: Path) -> None
         and "20.0\u00a0ms to 4.00\u00a0ms" in told[0]
     )
     root = make_project(tmp_path, {"gpu-graphs": Machine(step=0.004, c=0.9, repair=0.0)})
-    assert "does **not** make the draft cheaper" in carried.launches_sentences(root)[0]
+    assert "without its launches the draft is **not** cheaper" in carried.launches_sentences(root)[0]
+    shutil.rmtree(root / "data" / "gpu-graphs")
+    assert "launches and kernels change together" in carried.launches_sentences(root)[0]
 
 
-def test_the_ladder_goes_from_the_published_engine_to_the_best_k(made: Path) -> None:
+def test_the_ladder_goes_from_the_published_engine_to_the_best_k(made: Path, tmp_path: Path) -> None:
     ladder = regimes.ladders(made)[0]
     assert [one.name for one in ladder] == ["gpu-eager", "gpu-graphs", "gpu-compiled"]
     rows = carried.steps(ladder, 2048, made)
     assert [row["SpecDec"] for row in rows[:2]] == ["reference, k = 4", "repair-free, bonus, k = 4"]
-    assert rows[0]["times the rung before"] == "first" and rows[-1]["change"] == "k chosen by cost"
-    assert rows[0]["R_GM measured"] != "not run" and rows[1]["R_GM measured"] == "not run"
+    assert {row["SpecDec"] for row in rows[2:]} == {"repair-free, bonus, k = 1"}, "the last regime's best k"
+    assert [row["source"] for row in rows[2:]] == [one.label for one in ladder]
+    assert rows[0]["times the rung before"] == "first"
+    assert [row["R_GM measured"] != "not run" for row in rows] == [True, False, False, True, True]
     assert rows[0]["R against the best AR"] == pytest.approx(float(str(rows[0]["R by the line"])) / 20)
     told = carried.ladder_sentence(ladder, 2048, made)
-    assert "(synthetic)" in told and "launches removed" in told and "20.0 times as fast" in told
+    assert "(synthetic)" in told and "20.0 times as fast" in told
+    root = make_project(tmp_path, {"gpu-compiled": Machine(step=0.001, c=0.05, repair=0.0)})
+    names = [row["source"] for row in carried.steps(regimes.ladders(root)[0], 2048, root)]
+    assert "gpu-graphs (synthetic)" not in names, "it ran at another k than the last regime's best"
 
 
-def test_without_two_modes_nothing_is_claimed(tmp_path: Path, shown: list[str]) -> None:
+def test_without_two_modes_nothing_is_claimed(
+    tmp_path: Path, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "PENDING", SYNTHETIC)
     root = make_project(tmp_path)
-    fit_path = root / "data" / "gpu-eager" / "cost-fit.csv"
-    for name in SYNTHETIC:
-        (root / "data" / name / "cost-fit.csv").unlink()
-    assert not fit_path.is_file() and regimes.ladders(root) == []
+    for name in ("gpu-graphs", "gpu-compiled"):
+        shutil.rmtree(root / "data" / name)
+    assert regimes.ladders(root) == []
     carried.show_launches(root)
     assert shown[-1].startswith("Not shown:")
     carried.show_ladders(root)
     assert "make runs PROFILE=gpu-compiled" in "".join(shown[1:])
+    assert [line.count("PROFILE=") for line in carried.absent(root)] == [1], "an eager one is there"
 
 
 def test_latency_is_judged_on_a_gpu_only(made: Path, shown: list[str]) -> None:
@@ -316,7 +324,19 @@ def test_a_committed_profile_need_not_have_every_phase(made: Path, monkeypatch: 
 
 
 def test_the_line_without_a_repair_says_nothing_of_the_reference_engine(made: Path) -> None:
-    ladder = regimes.ladders(made)[0]
-    rungs = carried.rungs(ladder[1:], 2048, made)
+    rungs = carried.rungs([one_of(made, "gpu-compiled")], 2048, made)
     assert [str(engine) for _, _, engine in rungs][0] == "repair-free, bonus, k = 4"
-    assert isinstance(fit(ladder[0].profile, MACHINES["gpu-eager"]), pd.DataFrame)
+
+
+def test_costs_are_read_from_the_stages_where_nothing_was_fitted(made: Path) -> None:
+    """The same costs as the machine's line, in both formulations; the folder without a fit has a point and a fall."""
+    for name in ("gpu-graphs", "gpu-eager"):
+        machine, known = MACHINES[name], regimes.staged(one_of(made, name), 2048)
+        assert known["draft forward"] == pytest.approx(machine.c)
+        assert known["overhead"] == pytest.approx(machine.overhead)
+        assert known["verification"] == pytest.approx(machine.base + machine.row * 3, abs=0.05)
+    found = [point for point in regimes.points(made) if point.source.startswith("gpu-graphs")]
+    assert [point.context for point in found] == [2048, 4096, 8192] and not found[0].has_repair
+    assert found[0].best(0.75, "repair-free", True) is None
+    row = regimes.cost_table(found, made).iloc[0]
+    assert row["context"] == "2K (by its stages)" and row["best k, R there"] == "verification known at one k"

@@ -14,7 +14,7 @@ from specdec_lib.stats import geometric_mean
 
 NEAR_LAYERS = 0.15  # c within this share of the layer ratio counts as following the layers
 NEAR_R = 0.10  # R of the reference formulation predicted within this share
-FAMILIES = 14  # of the design's 16 that should pass all six checks
+FAMILIES, ALL_FAMILIES = 14, 16  # so many, or that share of fewer, should pass all six checks
 
 
 def show(root: Path | None = None) -> None:
@@ -153,9 +153,9 @@ def check_sentences(root: Path | None = None) -> list[str]:
             f"{row['n_in_inference']} of {row['n']} at {text.context_name(row['context_tokens'])}"
             for row in source.rows
         )
-        held = all(row["n_in_inference"] >= min(FAMILIES, row["n"]) for row in source.rows)
+        held = all(row["n_in_inference"] >= FAMILIES / ALL_FAMILIES * row["n"] for row in source.rows)
         told.append(
-            f"The six timing checks pass for at least {FAMILIES} families at every context in "
+            f"The six timing checks pass for at least {FAMILIES} in {ALL_FAMILIES} families at every context in "
             f"{source.results.named}: {yes(held)}; for {each}."
         )
     return told
@@ -184,35 +184,43 @@ def launches_sentences(root: Path | None = None) -> list[str]:
     """The experiment that changes the launches and nothing else: one pair on one GPU, eager against captured."""
     told = []
     for ladder in regimes.ladders(root):
-        first, last = ladder[0], ladder[-1]
+        first = ladder[0]
         if not first.cuda or first.mode != "eager":
             continue
-        captured = next((one for one in ladder if one.mode == "graphs"), last)
+        captured = next((one for one in ladder if one.mode == "graphs"), ladder[-1])
+        alone = captured.mode == "graphs"
         before, after = (
             {point.context: point for point in regimes.folder_points(one)} for one in (first, captured)
         )
         both = sorted(before.keys() & after.keys())
         layers, share = before[both[0]].layers, text.span(before[c].share for c in both)
-        steps = [text.span(_ar_ms(one, both), "ms") for one in (first, captured)]
+        steps = [
+            text.span((regimes.ar_step_s(one, c) * 1e3 for c in both), "ms") for one in (first, captured)
+        ]
         c = [[points[context].c for context in both] for points in (before, after)]
         nearer = all(
             abs(value - before[x].share) < abs(value - layers) for value, x in zip(c[1], both, strict=True)
         )
         fell = all(b < a for a, b in zip(*c, strict=True))
+        without = "without its launches" if alone else "with fused kernels and without launches"
         what = (
-            "without its launches the draft's cost moves from its layers to its bytes: the draft **was** launch-bound"
+            f"{without} the draft's cost moves from its layers to its bytes: the draft **was** launch-bound"
             if fell and nearer
-            else "without its launches the draft costs less, but still nearer to its layers than to its bytes"
+            else f"{without} the draft costs less, but still nearer to its layers than to its bytes"
             if fell
-            else "taking the launches away does **not** make the draft cheaper in AR steps"
+            else f"{without} the draft is **not** cheaper in AR steps"
+        )
+        changes = (
+            "nothing changes but how the forward is launched"
+            if alone
+            else "launches and kernels change together, which does not tell one from the other"
         )
         told.append(
-            f"From {first.named} to {captured.named} nothing changes but how the forward is launched "
-            f"({first.mode} to "
-            f"{captured.mode}). An AR step goes from {steps[0]} to {steps[1]}, a draft forward from "
-            f"{text.span(c[0])} to "
-            f"{text.span(c[1])} AR steps, where the layer ratio is {number(layers)} and the bytes' share "
-            f"{share}: {what}."
+            f"From {first.named} to {captured.named} {changes} ({first.mode} to {captured.mode}). An AR "
+            "step goes from "
+            f"{steps[0]} to {steps[1]}, a draft forward from {text.span(c[0])} to {text.span(c[1])} AR "
+            "steps, where the "
+            f"layer ratio is {number(layers)} and the bytes' share {share}: {what}."
         )
     return told
 
@@ -227,12 +235,6 @@ def show_launches(root: Path | None = None) -> None:
             "number of launches and nothing else, on a GPU."
         ]
     )
-
-
-def _ar_ms(one: folders.Results, contexts: list[int]) -> list[float]:
-    fit = mechanisms.read(one, regimes.FIT, "cost-fit")
-    steps = fit[fit["component"] == "ar step"].set_index("context_tokens")["cost_s"]
-    return [float(steps[context]) * 1e3 for context in contexts]
 
 
 # -- what changed the answer
@@ -268,9 +270,10 @@ def ladder_contexts(ladder: list[folders.Results]) -> list[int]:
 def rungs(
     ladder: list[folders.Results], context: int, root: Path | None = None
 ) -> list[tuple[str, Point, Engine]]:
-    """What changes, rung by rung: the engine's rounds, then its launches and kernels, then k.
+    """What changes, rung by rung: the rounds, the k that the last regime's cost asks for, then launches and kernels.
 
-    The first is the published engine; where a folder has no repair it starts with the repair-free one.
+    The first is the published engine; where no repair was measured it starts with the repair-free one. A regime whose
+    verification is known at another k only is left out.
     """
     at = [next(point for point in regimes.folder_points(one) if point.context == context) for one in ladder]
     k = folders.read_design(root).measurement.k
@@ -278,16 +281,22 @@ def rungs(
     words = {"graphs": "launches removed: captured graphs", "compiled": "fused kernels, captured"}
     found = [(f"{ladder[0].mode}, as published", at[0], start)] if at[0].has_repair else []
     found.append((f"{ladder[0].mode}, repair-free with bonus", at[0], engine))
-    found += [(words[one.mode], point, engine) for one, point in zip(ladder[1:], at[1:], strict=True)]
     best = at[-1].best(regimes.alpha_at(context, root), "repair-free", True)
-    assert best  # a folder has a line
-    return [*found, ("k chosen by cost", at[-1], best[0])]
+    chosen = best[0] if best else at[-1].engine
+    if chosen != engine:
+        found.append(("k chosen by the last regime's cost", at[0], chosen))
+    found += [
+        (words[one.mode], point, chosen)
+        for one, point in zip(ladder[1:], at[1:], strict=True)
+        if point.line or point.engine == chosen
+    ]
+    return [rung for rung in found if rung[1].line or rung[2] == rung[1].engine]
 
 
 def steps(ladder: list[folders.Results], context: int, root: Path | None = None) -> list[dict[str, object]]:
     """One row per rung: R against its own AR, its factor, and R against the best AR of the ladder."""
     alpha = regimes.alpha_at(context, root)
-    ar = {one.label: _ar_ms(one, [context])[0] for one in ladder}
+    ar = {one.label: regimes.ar_step_s(one, context) * 1e3 for one in ladder}
     rows, before = [], None
     for name, point, engine in rungs(ladder, context, root):
         R = point.R(alpha, engine)

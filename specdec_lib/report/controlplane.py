@@ -194,7 +194,15 @@ def latency_sentence(one: folders.Results, saved: folders.Table, root: Path | No
     told = f"Published: {text.percent(low)} to {text.percent(high)}."
     bounded = saved[saved["change_low"].notna()]
     if bounded.empty:
-        return f"In {one.named} there are too few families for an interval. {told}"
+        span = text.span((row * 100 for row in saved["change"]), "%")
+        side = (
+            "as predicted" if (saved["change"] < 0).all() else "**not as predicted**, a gain at every context"
+        )
+        return (
+            f"In {one.named} the device-side plane changes the time by {span}, {side}; there are too few "
+            "families for an "
+            f"interval. {told}"
+        )
     faster = [text.context_name(c) for c in bounded[bounded["change_high"] < 0]["context"]]
     slower = [text.context_name(c) for c in bounded[bounded["change_low"] > 0]["context"]]
     moved = [f"faster at {text.listed(faster)}"] * bool(faster) + [f"slower at {text.listed(slower)}"] * bool(

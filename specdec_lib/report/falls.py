@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from specdec_lib.report import folders, mechanisms, published, regimes, style, text
-from specdec_lib.report.costline import line_at
+from specdec_lib.report import folders, published, regimes, style, text
+from specdec_lib.report.costline import Line
 from specdec_lib.report.figures import WIDTH
 from specdec_lib.report.style import number
 from specdec_lib.report.waterfall import DRAFT, OVERHEAD, REPAIR, REST, VERIFY, published_waterfalls
@@ -50,9 +50,9 @@ def show(root: Path | None = None) -> None:
         for fall in shown
     )
     caption = (
-        f"{text.context_name(first)} tokens, in shares of AR's time. Parts: each regime's cost line and "
-        "the counts of its "
-        "own confirmatory runs; SpecDec: measured, means over families. Published: by the audit, overhead "
+        f"{text.context_name(first)} tokens, in shares of AR's time. Parts: each regime's cost line, or "
+        "its stages where none was fitted, and the counts of its own confirmatory runs; SpecDec: "
+        "measured, means over families. Published: by the audit, overhead "
         "inside the "
         f"verification. {each}"
     )
@@ -74,16 +74,20 @@ def falls(root: Path | None = None) -> list[Fall]:
                  published.PHASES_CSV)
         )  # fmt: skip
     for one in regimes.fitted(root):
-        fit = mechanisms.read(one, regimes.FIT, "cost-fit")
-        found += [
-            fall_of(one, fit, context) for context in one.contexts if context in set(fit["context_tokens"])
-        ]
+        points = {point.context: point for point in regimes.folder_points(one)}
+        found += [fall_of(one, points[context], context) for context in one.contexts if context in points]
     return found
 
 
-def fall_of(one: folders.Results, fit: Table, context: int) -> Fall:
-    """A folder's fall at one context, means over the families that have both arms."""
-    steps, line = one.profile.new_tokens - 1, line_at(fit, context)
+def fall_of(one: folders.Results, point: regimes.Point, context: int) -> Fall:
+    """A folder's fall at one context, means over the families that have both arms.
+
+    Without a fitted line the costs are those of the run's own stages, the same for every block.
+    """
+    steps, line = one.profile.new_tokens - 1, point.line
+    if line is None:
+        known = regimes.staged(one, context)
+        line = Line(context, point.c, known["verification"], 0.0, 1.0, known["overhead"], False)
     runs: Any = one.runs[(one.runs["context_tokens"] == context) & (one.runs["arm"] == "spec")]
     counted = ["rounds_n", "proposed_tokens", "rejections_n", "target_calls_n", "draft_calls_n"]
     counts = runs.groupby("family")[counted].mean()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdec_lib.report import audit, figures, regimes, style, text
+from specdec_lib.report import audit, figures, published, regimes, style, text
 from specdec_lib.report.regimes import Engine, Point
 from specdec_lib.report.style import number
 
@@ -19,7 +19,7 @@ def show(root: Path | None = None) -> None:
     found = regimes.points(root)
     alpha = mean_alpha(root)
     style.use_style()
-    csv = next((p.results.csv(regimes.FIT) for p in found if p.results), "published/phases.csv")
+    csv = next((p.results.csv(regimes.FIT) for p in found if p.results and p.line), published.PHASES_CSV)
     hardware = {p.source: f"{p.source}: {p.results.hardware}" for p in found if p.results}
     caption = (
         "A draft forward c and a verification v (overhead of a round inside), in AR steps; a mark per "

@@ -82,7 +82,7 @@ class Point:
     @property
     def has_repair(self) -> bool:
         """A repair was measured, so the line may speak about the reference formulation."""
-        return self.line is None or self.line.repair > 0
+        return self.line.repair > 0 if self.line else self.engine.formulation == "reference"
 
 
 def engine_of(one: folders.Results) -> Engine:
@@ -116,22 +116,67 @@ def points(root: Path | None = None) -> list[Point]:
 
 
 def fitted(root: Path | None = None) -> list[folders.Results]:
-    """The folders with a fitted cost line."""
-    return [one for one in folders.joining(root) if (one.folder / FIT).is_file()]
+    """The folders with a fitted cost line, or with stages of their confirmatory runs to read the costs from."""
+    return [
+        one for one in folders.joining(root)
+        if (one.folder / FIT).is_file() or (one.contexts and one.stages is not None)
+    ]  # fmt: skip
 
 
 def folder_points(one: folders.Results) -> list[Point]:
-    """A folder's points, one per context of its fit."""
-    fit, engine, found = mechanisms.read(one, FIT, "cost-fit"), engine_of(one), []
-    for context in sorted({int(context) for context in fit["context_tokens"]}):
-        line = line_at(fit, context)
+    """A folder's points, contexts ascending: by the fitted line; where there is none, by the run's own stages."""
+    fit: Any = mechanisms.read(one, FIT, "cost-fit") if (one.folder / FIT).is_file() else None
+    lines = {} if fit is None else {int(c): line_at(fit, int(c)) for c in fit["context_tokens"].unique()}
+    engine, found = engine_of(one), []
+    for context in sorted({*lines, *(one.contexts if one.stages is not None else ())}):
+        line = lines.get(context)
         guessed = draft_costs(one.provenance["models"], context)
-        v = line.verify(engine.k + (engine.formulation == "repair-free")) + line.overhead
+        if line:
+            c, v = line.c, line.verify(engine.k + (engine.formulation == "repair-free")) + line.overhead
+        else:
+            known = staged(one, context)
+            c, v = known["draft forward"], known["verification"] + known["overhead"]
         found.append(
-            Point(one.label, context, engine, line.c, v, guessed["layers"], guessed["bytes"], one.profile.new_tokens,
+            Point(one.label, context, engine, c, v, guessed["layers"], guessed["bytes"], one.profile.new_tokens,
                   line, one)
         )  # fmt: skip
     return found
+
+
+def staged(one: folders.Results, context: int) -> dict[str, float]:
+    """Costs in AR steps from the instrumented SpecDec repeats of the confirmatory run, medians over families.
+
+    The reference formulation times a round's last draft forward (all rounds but the last) under repair.
+    """
+    runs: Any = one.runs[(one.runs["context_tokens"] == context) & (one.runs["arm"] == "spec")]
+    stages: Any = one.stages
+    stages = stages[(stages["context_tokens"] == context) & (stages["arm"] == "spec")]
+    spent = stages.pivot_table(index="family", columns="stage", values="stage_s")
+    counts = (
+        runs.groupby("family")[["rounds_n", "target_calls_n", "draft_calls_n"]].mean().loc[list(spent.index)]
+    )
+    caught_up = (counts["rounds_n"] - 1) * (one.profile.formulation == "reference")
+    blocks = counts["rounds_n"].where(counts["target_calls_n"] > counts["rounds_n"], counts["target_calls_n"])
+    step = ar_step_s(one, context)
+    draft = spent["draft"] / (counts["draft_calls_n"] - caught_up) / step
+    rest = (
+        spent["accept"] + spent["other"] + spent["repair"] * (one.profile.formulation == "repair-free")
+    ) / step
+    return {
+        "draft forward": float(draft.median()),
+        "verification": float((spent["verify"] / blocks / step).median()),
+        "overhead": float((rest / counts["rounds_n"]).median()),
+    }
+
+
+def ar_step_s(one: folders.Results, context: int) -> float:
+    """An AR step of the confirmatory run; of the fit, where the run has no such context."""
+    if context in one.contexts:
+        row = next(row for row in one.summary.to_dict("records") if row["context_tokens"] == context)
+        return float(row["ar_median_s"]) / (one.profile.new_tokens - 1)
+    fit: Any = mechanisms.read(one, FIT, "cost-fit")
+    here = fit[(fit["component"] == "ar step") & (fit["context_tokens"] == context)]
+    return float(here["cost_s"].iloc[0])
 
 
 def edge(engine: Engine, alpha: float, new_tokens: int) -> Callable[[float], float]:
@@ -194,7 +239,8 @@ def cost_table(found: list[Point], root: Path | None = None) -> pd.DataFrame:
     for point in sorted(found, key=lambda point: point.context):
         alpha, at = alpha_at(point.context, root), point.break_even()
         best = point.best(alpha, point.engine.formulation, point.engine.bonus)
-        beyond = " (extrapolated)" if point.line and point.line.extrapolated else ""
+        beyond = "" if point.line or point.results is None else " (by its stages)"
+        beyond = " (extrapolated)" if point.line and point.line.extrapolated else beyond
         rows.append(
             {
                 "context": text.context_name(point.context) + beyond,
@@ -211,7 +257,9 @@ def cost_table(found: list[Point], root: Path | None = None) -> pd.DataFrame:
                 else "every alpha pays"
                 if at == 0
                 else number(at),
-                "best k, R there": f"{best[0].k}, {number(best[1])}" if best else "not stated",
+                "best k, R there": f"{best[0].k}, {number(best[1])}"
+                if best
+                else "verification known at one k",
             }
         )
     return pd.DataFrame(rows, dtype=object)
