@@ -192,7 +192,15 @@ def figure(found: list[Fall]) -> Figure:
                 linewidth=0.5,
             )
             told = number(width) if name in ("AR", "SpecDec") else _signed(width)
-            ax.text(max(left, left + width) + right * 0.015, y, told, va="center", fontsize=8)
+            ground = {
+                "facecolor": "white",
+                "edgecolor": "none",
+                "pad": 0.5,
+            }  # AR's line must not cross a number
+            ax.text(
+                max(left, left + width) + right * 0.015, y, told, va="center", fontsize=8,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
+            )  # fmt: skip
         ax.axvline(1, color=style.INK, linewidth=1.0, linestyle=":", marker="")
         ax.set_yticks(range(len(bars)), [bar[0] for bar in bars], fontsize=8)
         ax.set_ylim(len(bars) - 0.45, -0.55)
@@ -215,4 +223,4 @@ def _peak(fall: Fall) -> float:
 
 
 def _signed(share: float) -> str:
-    return f"{share * 100:+.1f}\u00a0%"
+    return f"{round(share * 100, 1) + 0.0:+.1f}\u00a0%"  # no "-0.0"
