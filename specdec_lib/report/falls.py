@@ -197,10 +197,7 @@ def figure(found: list[Fall]) -> Figure:
                 "edgecolor": "none",
                 "pad": 0.5,
             }  # AR's line must not cross a number
-            ax.text(
-                max(left, left + width) + right * 0.015, y, told, va="center", fontsize=8,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
-            )  # fmt: skip
+            ax.text(max(left, left + width) + right * 0.015, y, told, va="center", fontsize=8, bbox=ground)
         ax.axvline(1, color=style.INK, linewidth=1.0, linestyle=":", marker="")
         ax.set_yticks(range(len(bars)), [bar[0] for bar in bars], fontsize=8)
         ax.set_ylim(len(bars) - 0.45, -0.55)
