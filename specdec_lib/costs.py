@@ -136,8 +136,15 @@ def _plane(rows: float, context: float) -> np.ndarray:
 
 
 def fit(costs: Table) -> list[Costs]:
-    """Least squares per development family. ``costs``: schema "costs"."""
-    return [_fit_family(str(family), part) for family, part in costs.groupby("family", sort=False)]
+    """Least squares per development family. ``costs``: schema "costs".
+
+    A family that lacks a context of the others (its job found too little memory, say) would be drawn out to it: it is
+    left out while there is one that has all.
+    """
+    parts = {str(family): part for family, part in costs.groupby("family", sort=False)}
+    every = costs["context_tokens"].nunique()
+    whole = {family: part for family, part in parts.items() if part["context_tokens"].nunique() == every}
+    return [_fit_family(family, part) for family, part in (whole or parts).items()]
 
 
 def _fit_family(family: str, runs: Any) -> Costs:
@@ -275,9 +282,17 @@ def _predicted(
 def residuals_table(predictions: Table, ratios: Table) -> pd.DataFrame:
     """Predicted and measured R side by side (schema "residuals"). ``residual`` = measured / predicted - 1."""
     keys = ["profile", "design_hash", "context_tokens", "family", "variant"]
-    measured = ratios[[*keys, "R", "R_low", "R_high", "ar_median_s", "spec_median_s", "rounds_n"]].rename(
-        columns={"R": "R_measured", "rounds_n": "rounds_measured_n"}
-    )
+    taken = [
+        "R",
+        "R_low",
+        "R_high",
+        "ar_median_s",
+        "spec_median_s",
+        "rounds_n",
+        "disturbed",
+        "others_cpu_share",
+    ]
+    measured = ratios[[*keys, *taken]].rename(columns={"R": "R_measured", "rounds_n": "rounds_measured_n"})
     joined = predictions.merge(measured, on=keys, validate="one_to_one")
     if len(joined) != len(predictions):
         raise InvalidSetting(

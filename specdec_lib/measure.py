@@ -29,12 +29,14 @@ AA = {"ar": "ar", "spec": "ar-again"}
 FULL = "out_of_memory"  # what a job's result says when the GPU had too little memory
 # What the cap is about: timed runs. An FP32 control beside the measured models is none; "graphs" has a cap of its own.
 CAPPED = ("decode", "mechanism", "costs")
+MANY_GRAPHS = ("mechanism", "costs")  # jobs that capture for several k
 
 
 class Study(NamedTuple):
     """A profile on this machine: the design, its hash, where results go, what the calibration found.
 
-    ``server``: the process that the jobs share, where they may share one (see :func:`sharing`).
+    ``server``: the process that the jobs share, where they may share one (see :func:`sharing`). ``measured``: one list
+    that every copy shares, of the jobs measured through this study: provenance must know whether there were any.
     """
 
     design: Design
@@ -43,6 +45,7 @@ class Study(NamedTuple):
     folder: Path
     machine: dict[str, Any]
     server: Served | None = None
+    measured: tuple[list[str], ...] = ()
 
     @property
     def threads(self) -> int:
@@ -73,7 +76,11 @@ class Study(NamedTuple):
     def measure(self, spec: dict[str, Any], path: Path) -> dict[str, Any]:
         """Run the job, in a process of its own or in the shared one. Raises ``JobFailed``, and ``OutOfDeviceMemory``
         where the GPU had too little memory: an outcome that is stored like any other."""
+        for jobs in self.measured:
+            jobs.append(spec["name"])
         result = self.server.run(spec, path) if self.server else run_job(spec, path, self.threads)
+        if self.server and self.profile.captured and spec["kind"] in MANY_GRAPHS:
+            self.server.close()  # every k had caches of its own: with them the next prefill may not fit
         whole = _whole(spec, result)
         assert whole is not None
         return whole
@@ -123,8 +130,11 @@ def open_study(profile_name: str, folder: Path, design: Design | None = None) ->
     """
     design = design or load_design()
     profile = design.profile(profile_name)
+    if folder.name != profile_name:  # a reader's own measurement of it: old jobs are no committed results
+        profile = profile.model_copy(update={"committed": False})
     design_hash = design.measurement_hash(profile, prompts_digest(), pair_digest(profile.pair))
-    blank = Study(design, profile, design_hash, folder, {"device": profile.device, "dtype": profile.dtype})
+    unsettled = {"device": profile.device, "dtype": profile.dtype}
+    blank = Study(design, profile, design_hash, folder, unsettled, measured=([],))
     spec = blank.spec("calibrate", "calibrate")
     found = blank.known(spec)
     if found is None:

@@ -324,6 +324,24 @@ def test_a_phase_has_one_process_and_resumes(
         assert alone.server is None
 
 
+def test_graphs_of_many_k_do_not_stay_for_the_next_job(tmp_path: Path) -> None:
+    class Server(Served):
+        closed = 0
+
+        def run(self, spec: dict[str, Any], path: Path) -> dict[str, Any]:
+            return {}
+
+        def close(self) -> None:
+            self.closed += 1
+
+    server = Server(1)
+    profile = small_design().profile("toy").model_copy(update={"mode": "compiled"})
+    study = Study(small_design(), profile, "d", tmp_path, {"device": "cuda", "dtype": "bf16"}, server)
+    for kind, closed in (("prefill", 0), ("decode", 0), ("costs", 1), ("mechanism", 2), ("numerics", 2)):
+        study.run(study.spec(kind, kind))
+        assert server.closed == closed, kind
+
+
 # --- too little memory --------------------------------------------------------------------------------------
 
 

@@ -298,6 +298,16 @@ def test_the_fit_recovers_known_costs() -> None:
     assert costs.in_sample_residuals(made_up_costs()).abs().max() < 1e-9
 
 
+def test_a_family_that_lacks_a_context_is_not_drawn_out_to_it() -> None:
+    table = made_up_costs()
+    lacking = table[(table["family"] == "a") | (table["context_tokens"] == 2048)]
+    (one,) = fit(lacking)
+    assert one.family == "a" and one.ar_step(8192) == pytest.approx(TRUTH.ar_step(8192))
+    assert len(fit(lacking[(lacking["family"] == "b") | (lacking["context_tokens"] == 4096)])) == 2, (
+        "none is whole"
+    )
+
+
 def test_one_context_is_enough_to_predict_it() -> None:
     for one in fit(made_up_costs((2048,))):
         assert one.draft_forward(2048) == pytest.approx(TRUTH.draft_forward(2048))
