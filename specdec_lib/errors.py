@@ -147,6 +147,10 @@ class RunInProgress(SpecDecError, RuntimeError):
     """Another run is using the same data folder."""
 
 
+class EnvironmentIncomplete(SpecDecError, ImportError):
+    """A package that the study needs is not installed for the Python that was started."""
+
+
 class CannotWrite(SpecDecError, OSError):
     """A folder is read-only or the disk is full."""
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "transformers", "triton", "numpy", "scipy", "pandas", "tokenizers", "safetensors")
 MACHINE = "machine.json"
+_DESCRIBED = ("git", "machine", "packages", "gpu_at_start")  # what `describe` gives
 COMMIT = "SPECDEC_COMMIT"  # names the commit of a copy that has no history of its own
 
 
@@ -30,22 +31,27 @@ def write_provenance(study: Study) -> dict[str, Any]:
     """Write ``provenance.json`` into the study's data folder and return it.
 
     The first run of a folder fixes "started"; later runs renew the rest. Machine, packages and commit are those that
-    measured, where the folder has them recorded (:func:`record_machine`), else those of now. Holds no path, user or
-    host name.
+    measured: where the folder has them recorded (:func:`record_machine`) those, else what the file says already, where
+    no job was measured since, else those of now. Holds no path, user or host name.
     """
     path = study.folder / "provenance.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     today = datetime.now(UTC).date().isoformat()
+    by = engines(study.folder)
     record = {
         "profile": study.profile.name,
         "title": study.profile.title,
         "design_hash": study.design_hash,
         "analysis_hash": study.design.analysis_hash(),
         "engine_hash": paths.engine_hash(),
-        "measured_by": engines(study.folder),
+        "measured_by": by,
         "started": known.get("started", today),
         "renewed": today,
-        **(recorded_machine(study.folder) or describe(study.folder.name, study.threads)),
+        **(
+            recorded_machine(study.folder)
+            or _kept(study, known, by)
+            or describe(study.folder.name, study.threads)
+        ),
         "device": {key: value for key, value in study.machine.items() if key != "models"},
         "models": study.machine["models"],
     }
@@ -53,6 +59,14 @@ def write_provenance(study: Study) -> dict[str, Any]:
         record["out_of_memory"] = full
     atomic_write(path, json.dumps(record, indent=1, sort_keys=False) + "\n")
     return record
+
+
+def _kept(study: Study, known: dict[str, Any], by: dict[str, int]) -> dict[str, Any] | None:
+    """What ``known`` says of the machine that measured, or None where jobs came since, from this process or another."""
+    if any(study.measured) or known.get("measured_by") != by:
+        return None
+    found = {name: known[name] for name in _DESCRIBED if name in known}
+    return found if "machine" in found else None
 
 
 def describe(folder: str, threads: int) -> dict[str, Any]:

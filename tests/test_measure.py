@@ -264,6 +264,47 @@ def test_a_committed_profile_keeps_what_was_measured(
     pd.testing.assert_frame_equal(after, before)
 
 
+def test_a_folder_of_ones_own_is_not_committed(
+    inside: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under another name the profile is measured here: what older sources left there is measured anew."""
+    design, folder = small_design(committed=True), tmp_path / "data" / "my-toy"
+    study = open_study("toy", folder, design)
+    assert not study.profile.committed and study_in(tmp_path, design).profile.committed
+    assert study.design_hash == study_in(tmp_path, design).design_hash, "the same frozen design"
+    confirmatory(study, CONTEXT)
+    inside.clear()
+    monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda: "f" * 16)
+    confirmatory(open_study("toy", folder, design), CONTEXT)
+    assert inside
+
+
+def test_provenance_names_the_machine_that_measured_not_the_one_that_looks(
+    inside: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specdec_lib import provenance
+
+    design = small_design(committed=True)
+    monkeypatch.setattr(provenance, "cpu_model", lambda: "the one that measured")
+    study = study_in(tmp_path, design)
+    confirmatory(study, CONTEXT)
+    first = provenance.write_provenance(study)
+    monkeypatch.setattr(provenance, "cpu_model", lambda: "the one that looks")
+    later = study_in(tmp_path, design)
+    confirmatory(later, CONTEXT)
+    assert not any(later.measured)
+    kept = provenance.write_provenance(later)
+    assert kept["machine"] == first["machine"] and kept["machine"]["cpu"] == "the one that measured"
+    assert kept["git"] == first["git"] and kept["packages"] == first["packages"]
+
+    job = next((tmp_path / "data" / "toy" / "jobs").glob("confirmatory-*.json"))
+    job.unlink()
+    again = study_in(tmp_path, design)
+    confirmatory(again, CONTEXT)
+    assert any(again.measured)
+    assert provenance.write_provenance(again)["machine"]["cpu"] == "the one that looks"
+
+
 def test_another_design_is_refused_before_anything_runs(inside: list[str], tmp_path: Path) -> None:
     confirmatory(study_in(tmp_path), CONTEXT)
     inside.clear()

@@ -5,28 +5,58 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 
-from specdec_lib.errors import BookError, SpecDecError
+from specdec_lib.errors import BookError, EnvironmentIncomplete, SpecDecError
 from specdec_lib.paths import DESIGN_FILE, project_root
 
 # Heavy imports are inside the functions: `book` with nothing to do answers at once.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 when it succeeded, 1 after a named error, 130 after Ctrl-C."""
+    """Run a command; 0 when it succeeded, 1 after a named error, 130 after Ctrl-C, 143 after SIGTERM."""
     options = _parser().parse_args(arguments)
+    on_main = threading.current_thread() is threading.main_thread()  # no other may set a handler
+    before = signal.signal(signal.SIGTERM, _terminate) if on_main else None
     try:
         return options.run(project_root(), options)
     except SpecDecError as error:
-        print(f"\n{type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
+        return _named(error)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "specdec_lib":
+            raise
+        return _named(
+            EnvironmentIncomplete(
+                f"This Python {sys.version.split()[0]} has no package {error.name!r}.",
+                expected="the study's own environment",
+                remedy="run `make env` once, then `.venv/bin/python -m specdec_lib.pipeline ...`",
+            )
+        )
+    except KeyboardInterrupt as error:
         print("\nInterrupted. Run the same command again: it goes on from here.", file=sys.stderr)
-        return 130
+        return 143 if isinstance(error, _Terminated) else 130
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which must end what was started as Ctrl-C does."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+def _named(error: SpecDecError) -> int:
+    print(f"\n{type(error).__name__}: {error}", file=sys.stderr)
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,16 +81,32 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--profile", default="cpu", help="a profile of design.toml (default: %(default)s)"
             )
+            command.add_argument(
+                "--as", dest="named", default="", metavar="MY-NAME",
+                help="measure into data/MY-NAME instead, such as my-full: a committed profile on this machine",
+            )  # fmt: skip
     return parser
 
 
 def _runs(root: Path, options: argparse.Namespace) -> int:
     from specdec_lib.pipeline.runner import run_profile
 
-    outcome = run_profile(root, options.profile, again=options.again)
+    if _committed(root, options):
+        _say(
+            f"data/{options.profile} holds committed results: finished jobs are kept as they were measured, only "
+            f"what is missing is measured here.\nTo measure all of it on this machine: "
+            f"make runs PROFILE={options.profile} AS=my-{options.profile}"
+        )
+    outcome = run_profile(root, options.profile, again=options.again, named=options.named)
     done = f"{len(outcome.executed)} steps executed" if outcome.executed else "nothing executed"
-    _say(f"data/{options.profile}: {done}, {len(outcome.kept)} up to date.")
+    _say(f"data/{options.named or options.profile}: {done}, {len(outcome.kept)} up to date.")
     return 0
+
+
+def _committed(root: Path, options: argparse.Namespace) -> bool:
+    from specdec_lib.design import load_design
+
+    return not options.named and load_design(root / DESIGN_FILE).profile(options.profile).committed
 
 
 def _html(root: Path, options: argparse.Namespace) -> int:
@@ -72,9 +118,7 @@ def _html(root: Path, options: argparse.Namespace) -> int:
 
 
 def _book(root: Path, options: argparse.Namespace) -> int:
-    from specdec_lib.design import load_design
-
-    if load_design(root / DESIGN_FILE).profile(options.profile).committed:
+    if _committed(root, options):
         _require_committed(root, options.profile)
     else:
         _runs(root, options)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_lib.design import Design, Profile, load_design
-from specdec_lib.errors import CannotWrite, PromiseBroken, SpecDecError, StaleTable
+from specdec_lib.errors import CannotWrite, InvalidSetting, PromiseBroken, SpecDecError, StaleTable
 from specdec_lib.files import atomic_write
 from specdec_lib.paths import DESIGN_FILE, engine_hash
 from specdec_lib.pipeline import manifest, notebook, table
@@ -20,6 +21,8 @@ from specdec_lib.pipeline.progress import Progress
 # The design hash that the rows of a profile's tables must carry; tests give one that needs no prompts or
 # weights.
 DesignHash = Callable[[Path, Design, Profile], str]
+# Folders of a reader's own: git ignores them, no profile has such a name, and `-lab` is for trials.
+_OWN = re.compile(r"my-[a-z0-9][a-z0-9-]*(?<!-lab)")
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,9 @@ def run_profile(
     phases: tuple[table.Phase, ...] | None = None,
     design_hash: DesignHash | None = None,
     again: bool = False,
+    named: str = "",
 ) -> Outcome:
-    """Bring ``data/<profile>/`` up to date.
+    """Bring ``data/<profile>/`` up to date, or ``data/<named>/`` with the same profile measured on this machine.
 
     Every notebook and parameter is checked before anything runs. A step's old record is dropped before it
     starts and written after it ended well, so whatever interrupts it, the next run does it again; the jobs
@@ -46,20 +50,28 @@ def run_profile(
 
     Args:
         again: run every step, up to date or not.
+        named: a folder of the reader's own, ``my-...``: nothing in it counts as committed.
 
     Raises:
+        InvalidSetting: ``named`` is no such name.
         NotebookError: see the classes in errors.py; each names the notebook.
         RunInProgress, CannotWrite, InvalidDesign, UnknownProfile.
     """
     design = load_design(root / DESIGN_FILE)
     profile = design.profile(profile_name)
-    plan = table.steps(profile, phases)
+    if named and not _OWN.fullmatch(named):
+        raise InvalidSetting(
+            f"A folder of your own cannot be called {named!r}.",
+            expected="my- and then small letters, digits and hyphens, such as my-full",
+            remedy="choose such a name; git ignores these folders",
+        )
+    plan = table.steps(profile, phases, named)
     notebooks = {step.notebook: notebook.read_notebook(_path(root, step)) for step in plan}
     for step in plan:
         known = notebook.defaults(notebooks[step.notebook], step.notebook)
         notebook.check_parameters(step.notebook, step.parameters, known)
 
-    folder = root / "data" / profile_name
+    folder = root / "data" / (named or profile_name)
     measurement = (design_hash or _design_hash)(root, design, profile)
     base = {"engine": engine_hash(root), "measurement": measurement, "analysis": design.analysis_hash()}
 

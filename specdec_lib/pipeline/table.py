@@ -110,8 +110,8 @@ class Step:
     needs: tuple[str, ...] = ()  # names of steps
 
 
-def steps(profile: Profile, phases: tuple[Phase, ...] | None = None) -> tuple[Step, ...]:
-    """The steps of ``profile`` in the order of the table.
+def steps(profile: Profile, phases: tuple[Phase, ...] | None = None, folder: str = "") -> tuple[Step, ...]:
+    """The steps of ``profile`` in the order of the table; they write to ``data/<folder>``, by default the profile's.
 
     Raises:
         InvalidSetting: the profile lists a phase the table does not have, or one without the phases it needs.
@@ -143,7 +143,7 @@ def steps(profile: Profile, phases: tuple[Phase, ...] | None = None) -> tuple[St
                     notebook=phase.notebook,
                     parameters={
                         "profile": profile.name,
-                        "data_dir": f"data/{profile.name}",
+                        "data_dir": f"data/{folder or profile.name}",
                         **phase.parameters,
                         **(phase.quick if profile.repeats <= _QUICK_REPEATS else {}),
                         **(phase.on_gpu if profile.device == "cuda" else {}),
