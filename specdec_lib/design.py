@@ -469,11 +469,12 @@ def _no_duplicates(*lists: tuple[Any, ...]) -> None:
 def _named(error: ValidationError, source: str) -> InvalidDesign:
     """The first fault of a pydantic error as an InvalidDesign: file, key path, expected keys, remedy."""
     faults = error.errors()
-    fault = faults[0]
+    # A misspelt key is also a missing one; the key that stands in the file is what a reader can correct.
+    fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
     # A union reports each alternative that it tried; its tags ("tuple[...]", "literal[...]") are not keys.
     location = [str(part) for part in fault["loc"] if "[" not in str(part)]
     key = ".".join(location) or "(whole file)"
-    more = f" ({len(faults) - 1} more like it)" if len(faults) > 1 else ""
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     if fault["type"] == "value_error":  # from a validator here; it says what was expected itself
         message = fault["msg"].removeprefix("Value error, ")
         return InvalidDesign(f"{source}: {key}: {message}{more}.", remedy=f"correct it in {source}")

@@ -91,6 +91,13 @@ def test_a_missing_key_is_named() -> None:
         parse_design(content)
 
 
+def test_a_misspelt_required_key_is_named_as_it_stands_in_the_file() -> None:
+    content = copy.deepcopy(RAW)
+    content["measurement"]["repeets"] = content["measurement"].pop("repeats")
+    with pytest.raises(InvalidDesign, match=r"unknown key measurement\.repeets(.|\n)*did you mean 'repeats'"):
+        parse_design(content)
+
+
 def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidDesign, match="no design file"):
         load_design(tmp_path / "design.toml")
