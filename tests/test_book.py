@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -94,9 +100,18 @@ def test_build(book: Path) -> None:
         for p in (book / "book/_build/html").glob("**/*.html")
     }
     made = {name for name in made if not name.startswith("_static")}
-    assert made == {"index.html", "second.html", "notebooks/done/smoke.html", "genindex.html", "search.html"}
+    assert made == {
+        "index.html",
+        "second.html",
+        "notebooks/index.html",
+        "notebooks/done/smoke.html",
+        "genindex.html",
+        "search.html",
+    }
     assert "measured 1234567" in page(book)
     assert "as it was measured" in page(book, "notebooks/done/smoke")
+    assert "Smoke (done)" in page(book, "notebooks/done/smoke")
+    assert "Smoke (done)" in page(book, "notebooks/index")
     assert (book / "book/_build/html/data/toy/t.csv").is_file()
     assert (book / "book/_build/html/mathjax/tex-chtml.js").is_file() and "mathjax/tex-chtml.js" in page(book)
     assert not re.search(r'(src|href)="https?://[^"]+\.(js|css|woff2?)', page(book))
@@ -155,6 +170,39 @@ def test_a_failing_page_fails_every_time_and_keeps_the_last_good_site(book: Path
         for name in more:
             write(book, name, f"# {name}\n")
         contents(book, "second", *more)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals and process groups of POSIX")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "kill -9"])
+def test_a_stopped_build_leaves_no_process(book: Path, how: signal.Signals) -> None:
+    import psutil
+
+    write(book, "second", HEADER + "# Second\n\n```{code-cell} ipython3\nimport time\ntime.sleep(60)\n```\n")
+    environment = os.environ | {"SPECDEC_ROOT": str(book), "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-m", "specdec_lib.pipeline", "html"]
+    with subprocess.Popen(command, env=environment, cwd=book, stderr=subprocess.DEVNULL) as run:
+        deadline, started = time.monotonic() + 60, []
+        while not any("ipykernel" in " ".join(one.cmdline()) for one in started):
+            assert run.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+            started = _alive(psutil.Process(run.pid).children(recursive=True))
+        run.send_signal(how)
+        assert run.wait(timeout=20) == (143 if how is signal.SIGTERM else -signal.SIGKILL)
+    gone, alive = psutil.wait_procs(started, timeout=20)
+    assert not alive, [one.cmdline() for one in alive]
+    assert how is signal.SIGKILL or not (book / "book/_build/work").exists()
+
+
+def _alive(processes: list[Any]) -> list[Any]:
+    """Those whose command line can still be read."""
+    import psutil
+
+    found = []
+    for one in processes:
+        with contextlib.suppress(psutil.Error):
+            one.cmdline()
+            found.append(one)
+    return found
 
 
 def test_a_warning_fails(book: Path) -> None:
@@ -286,6 +334,7 @@ def test_every_built_in_picture_has_alternative_text() -> None:
     picture = base64.b64decode(found.group(1)).decode()
     colours = {colour.lower() for colour in re.findall(r"fill: (#[0-9a-fA-F]{6})", picture)}
     assert style.INK in colours, "text is drawn in ink"
+    assert style._unmarked("R **rises** in `cpu`, 2 * 3") == "R rises in cpu, 2 * 3"
     fig = plt.figure()
     with pytest.raises(errors.InvalidSetting):
         style.figure(fig, alt="figure")

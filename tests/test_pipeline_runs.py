@@ -170,7 +170,19 @@ def test_a_table_of_another_design_is_stale(project: Project) -> None:
     assert project.run().executed == ("c",)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
+def test_an_error_of_the_study_is_said_once_and_as_it_is(project: Project) -> None:
+    raises = "from specdec_lib.errors import JobDamaged\nraise JobDamaged('jobs/j.json is cut', remedy='delete it')"
+    project.phase("a", raises, "a.csv")
+    with pytest.raises(errors.CellFailed) as raised:
+        project.run()
+    said = str(raised.value)
+    assert "notebooks/a.ipynb" in said and "JobDamaged: jobs/j.json is cut" in said and "delete it" in said
+    assert "make lab" not in said and "----" not in said, "no second remedy, no traceback"
+
+
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["Ctrl-C", "SIGTERM", "kill -9"]
+)
 def test_an_interrupted_run_goes_on(project: Project, how: signal.Signals) -> None:
     project.phase("a", WRITE_A, "a.csv")
     wait = 'import time; (folder / "b.csv").write_text("half"); (folder / "started").touch(); time.sleep(60)'
@@ -200,7 +212,8 @@ def test_an_interrupted_run_goes_on(project: Project, how: signal.Signals) -> No
         with pytest.raises(errors.RunInProgress, match=str(run.pid)):
             project.run()
         run.send_signal(how)
-        assert run.wait(timeout=30) == (130 if how is signal.SIGINT else -signal.SIGKILL)
+        ends = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}
+        assert run.wait(timeout=30) == ends[how]
     project.phase("b", WRITE_B, "b.csv", needs=("a",))
     assert project.run().executed == ("b",)
     assert (project.data / "b.csv").read_text() == "n\n1\n"

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from specdec_lib import errors
 from specdec_lib.errors import CannotWrite, CellFailed, SpecDecError
 from specdec_lib.pipeline.notebook import plain_text, source
 
@@ -117,6 +118,8 @@ def _failed(root: Path, path: Path, text: str, traceback: list[str], what: str) 
             expected="a writable data folder with room for the results",
             remedy="free some space or make it writable, then run again; finished work is kept",
         )
+    if _says_it_itself(what.partition(":")[0]):
+        return CellFailed(f"notebooks/{path.name} stopped. {plain_text(what, root)}")
     lines = plain_text("\n".join(traceback), root).splitlines()[-_TRACEBACK_LINES:]
     shown = "\n".join(f"    {line}" for line in plain_text(text, root).strip().splitlines())
     tail = "\n".join(f"    {line}" for line in lines)
@@ -125,3 +128,9 @@ def _failed(root: Path, path: Path, text: str, traceback: list[str], what: str) 
         + (f"\n  with\n{tail}" if tail else ""),
         remedy="open it with `make lab` (it runs there with small defaults), correct it, run again",
     )
+
+
+def _says_it_itself(name: str) -> bool:
+    """An error of the study's own: it names its remedy, and a traceback or a second remedy would only hide that."""
+    kind = getattr(errors, name.strip(), None)
+    return isinstance(kind, type) and issubclass(kind, SpecDecError)

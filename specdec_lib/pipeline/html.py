@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from specdec_lib.files import atomic_write, canonical_json, sha256_file, sha256_
 from specdec_lib.pipeline.bookchecks import check_config, check_links, check_pages, check_site
 from specdec_lib.pipeline.execute import kernel_environment
 from specdec_lib.pipeline.lock import data_lock
-from specdec_lib.pipeline.notebook import plain_text
+from specdec_lib.pipeline.notebook import plain_text, source
 
 STAMP = "stamp.json"
 _APPENDIX = "notebooks"  # folder of the executed notebooks in the site
@@ -48,18 +49,20 @@ def build(root: Path, *, again: bool = False) -> bool:
         (output / STAMP).unlink(missing_ok=True)
         work = output / "work"
         shutil.rmtree(work, ignore_errors=True)
-        source = work / "source"
-        pages = stage(root, source)
-        check_config(source)
-        check_pages(source, pages)
-        _sphinx(root, source, work / "html")
-        check_site(work / "html", pages, root)
-        publish_data(root, work / "html")
-        check_links(work / "html")
-        target = output / "html"
-        shutil.rmtree(target, ignore_errors=True)
-        os.replace(work / "html", target)
-        shutil.rmtree(work, ignore_errors=True)
+        try:
+            staged = work / "source"
+            pages = stage(root, staged)
+            check_config(staged)
+            check_pages(staged, pages)
+            _sphinx(root, staged, work / "html")
+            check_site(work / "html", pages, root)
+            publish_data(root, work / "html")
+            check_links(work / "html")
+            target = output / "html"
+            shutil.rmtree(target, ignore_errors=True)
+            os.replace(work / "html", target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
         stamp = {"inputs": inputs, "pages": _page_hashes(target)}
         atomic_write(output / STAMP, json.dumps(stamp, indent=1, sort_keys=True) + "\n")
     return True
@@ -106,34 +109,78 @@ def committed_profiles(root: Path) -> list[str]:
     return [name for name, entry in load_design(root / "design.toml").profiles.items() if entry.committed]
 
 
-def stage(root: Path, source: Path) -> list[str]:
-    """Copy the book's sources to ``source`` and add the executed notebooks of committed profiles as an
-    appendix.
+def stage(root: Path, folder: Path) -> list[str]:
+    """Copy the book's sources to ``folder`` and add the executed notebooks of committed profiles as an
+    appendix, behind a page that says what they are.
 
     Returns the page names (without suffix) of the table of contents.
     """
     import yaml
 
-    shutil.copytree(root / "book", source, ignore=shutil.ignore_patterns("_build", ".*"))
-    toc = yaml.safe_load((source / "_toc.yml").read_text(encoding="utf-8"))
+    shutil.copytree(root / "book", folder, ignore=shutil.ignore_patterns("_build", ".*"))
+    toc = yaml.safe_load((folder / "_toc.yml").read_text(encoding="utf-8"))
+    titles: dict[str, dict[str, str]] = {}
     for profile in committed_profiles(root):
-        executed = sorted((root / "data" / profile / "notebooks").glob("*.ipynb"))
-        if not executed:
-            continue
-        folder = source / _APPENDIX / profile
-        folder.mkdir(parents=True)
-        for path in executed:
+        for path in sorted((root / "data" / profile / "notebooks").glob("*.ipynb")):
             content = json.loads(path.read_text(encoding="utf-8"))
             content["metadata"]["mystnb"] = {"execution_mode": "off"}
-            (folder / path.name).write_text(json.dumps(content), encoding="utf-8")
-        chapters = [{"file": f"{_APPENDIX}/{profile}/{path.stem}"} for path in executed]
+            title = _entitle(content, path.stem, profile, _measured_on(root, profile))
+            titles.setdefault(profile, {})[path.stem] = title
+            copy = folder / _APPENDIX / profile / path.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(json.dumps(content), encoding="utf-8")
+    if titles:
+        (folder / _APPENDIX / "index.md").write_text(_appendix(titles), encoding="utf-8")
+        sections = [
+            {"file": f"{_APPENDIX}/{profile}/{name}"} for profile in titles for name in titles[profile]
+        ]
         if "chapters" in toc:  # a contents without parts
             toc["parts"] = [{"caption": "Pages", "chapters": toc.pop("chapters")}]
-        toc.setdefault("parts", []).append(
-            {"caption": f"Executed notebooks: {profile}", "chapters": chapters}
-        )
-    (source / "_toc.yml").write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
+        chapters = [{"file": f"{_APPENDIX}/index", "sections": sections}]
+        toc.setdefault("parts", []).append({"caption": "Appendix", "chapters": chapters})
+    (folder / "_toc.yml").write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
     return list(_toc_pages(toc))
+
+
+def _entitle(content: dict[str, Any], step: str, profile: str, where: str) -> str:
+    """Give an executed notebook's title its context and profile, which set it apart, and return it; add ``where``."""
+    from specdec_lib.report.text import context_name
+
+    of_context = re.search(r"-(\d+)$", step)
+    which = f"{context_name(int(of_context.group(1)))} tokens, {profile}" if of_context else profile
+    for cell in content["cells"]:
+        first, _, rest = source(cell).partition("\n")
+        if cell["cell_type"] == "markdown" and first.startswith("# "):
+            title = f"{first.removeprefix('# ').strip()} ({which})"
+            cell["source"] = f"# {title}\n\n{where}\n{rest}"
+            return title
+    return f"{step} ({profile})"
+
+
+def _measured_on(root: Path, profile: str) -> str:
+    """The hardware of all figures and tables of a committed profile's notebooks; "" where it was not recorded."""
+    from specdec_lib.report.folders import PROVENANCE, Results, read_design
+
+    folder = root / "data" / profile
+    if not (folder / PROVENANCE).is_file():
+        return ""
+    content = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
+    one = Results(profile, folder, read_design(root), content)
+    return f"All figures and tables of this page: {one.hardware}, pair `{one.profile.pair}`."
+
+
+def _appendix(titles: dict[str, dict[str, str]]) -> str:
+    lines = [
+        "# Executed notebooks",
+        "The notebook of every phase with the outputs of its last run, as they are kept in `data/`. Here nothing is "
+        "run again; the chapters before show and judge the same tables.",
+    ]
+    for profile, names in titles.items():
+        lines += [
+            f"## {profile}",
+            "\n".join(f"- {{doc}}`{title} <{profile}/{name}>`" for name, title in names.items()),
+        ]
+    return "\n\n".join(lines) + "\n"
 
 
 def _toc_pages(node: Any) -> Iterator[str]:
@@ -148,17 +195,16 @@ def _toc_pages(node: Any) -> Iterator[str]:
             yield from _toc_pages(item)
 
 
-def _sphinx(root: Path, source: Path, target: Path) -> None:
-    command = [sys.executable, "-m", "specdec_lib.pipeline.sphinx_worker", str(source), str(target)]
-    logs = source.parent / "tmp"
+def _sphinx(root: Path, staged: Path, target: Path) -> None:
+    command = [sys.executable, "-m", "specdec_lib.pipeline.sphinx_worker", str(staged), str(target)]
+    logs = staged.parent / "tmp"
     logs.mkdir()
     with kernel_environment(root):
         # Sphinx leaves its traceback in TMPDIR, which goes away with the working folder
         environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(logs))
-        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
+        status, log = _watched(command, root, environment)
+    if status == 0:
         return
-    log = done.stdout + done.stderr
     for path in logs.glob("sphinx-err-*.log"):
         log = f"{log.partition('The full traceback')[0]}\n{path.read_text(encoding='utf-8')}"
     before, failed, cell = log.partition(_CELL_FAILED)
@@ -173,6 +219,31 @@ def _sphinx(root: Path, source: Path, target: Path) -> None:
         + "\n".join(f"    {line}" for line in lines[-_LOG_LINES:]),
         remedy="correct the page; the site of the last good build was left as it is",
     )
+
+
+def _watched(command: list[str], root: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """Exit status and output of ``command``, which ends, with all it started, when this process is interrupted."""
+    reading, writing = os.pipe()  # its standard input: closed when this process ends in whatever way
+    try:
+        try:
+            process = subprocess.Popen(
+                command, cwd=root, env=environment, stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, start_new_session=os.name == "posix",
+            )  # fmt: skip
+        finally:
+            os.close(reading)
+        with process:
+            try:
+                said, complained = process.communicate()
+            except BaseException:
+                if os.name == "posix":
+                    os.killpg(process.pid, signal.SIGKILL)
+                else:
+                    process.kill()
+                raise
+    finally:
+        os.close(writing)
+    return process.returncode, said + complained
 
 
 def publish_data(root: Path, site: Path) -> None:

@@ -1,13 +1,16 @@
 """Jupyter Book's own build in a process of its own: ``... sphinx_worker SOURCE TARGET``.
 
 The same call as ``jupyter-book build --all``, with differences that its command line does not offer: the
-output folder is exactly TARGET, and pages run in parallel.
+output folder is exactly TARGET, and pages run in parallel. It lives as long as its standard input is open: however the
+process that started it ends, ``kill -9`` included, this one and those it started end too.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -60,5 +63,13 @@ def _declare_safe(extension: Any) -> None:
     extension.setup = lambda app: (set_up(app) or {}) | {"parallel_read_safe": True}
 
 
+def _end_with_parent() -> None:
+    os.read(0, 1)  # nobody writes: it returns when the other end is closed
+    if os.name == "posix" and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.exit(main(*sys.argv[1:]))
