@@ -96,7 +96,7 @@ def test_capacities(tiny_pair: Pair, made: list[GraphEngine]) -> None:
     """Rounded up, at most the positions. In mode "graphs" one engine each: none serves what needs less room."""
     target = tiny_pair.target
     for need, mode, capacity, count in (
-        (100, "graphs", 2048, 1), (2048, "graphs", 2048, 1), (2049, "graphs", 4096, 2), (9, "graphs", 2048, 2),
+        (2049, "graphs", 4096, 1), (100, "graphs", 2048, 2), (2048, "graphs", 2048, 2), (4096, "graphs", 4096, 2),
     ):  # fmt: skip
         engine = captured.engine_for(target, None, 2, mode, need)
         assert engine.capacity == capacity and len(made) == count
@@ -154,10 +154,14 @@ def test_full_memory_lets_other_engines_go_once(
 
 def test_an_instrumented_run_books_every_stage(tiny_pair: Pair, made: list[GraphEngine]) -> None:
     """Between two timed runs that it does not disturb; the same rounds, and parts that sum to the whole."""
-    target, proposer = tiny_pair.target, DraftModel(tiny_pair.draft)
-    timed = speculative(target, proposer, PROMPT, NEW, mode="graphs")
-    found = speculative(target, proposer, PROMPT, NEW, mode="graphs", instrument=True)
-    again = speculative(target, proposer, PROMPT, NEW, mode="graphs")
+    target, draft = tiny_pair.target, tiny_pair.draft
+    start = Prefilled.compute(
+        target, PROMPT, NEW
+    )  # given, so that it is brought into the captured caches but once
+    proposer = DraftModel(draft, Prefilled.compute(draft, PROMPT, NEW))
+    timed = speculative(target, proposer, PROMPT, NEW, prefilled=start, mode="graphs")
+    found = speculative(target, proposer, PROMPT, NEW, prefilled=start, mode="graphs", instrument=True)
+    again = speculative(target, proposer, PROMPT, NEW, prefilled=start, mode="graphs")
     assert found.tokens == timed.tokens == again.tokens and found.rounds == timed.rounds == again.rounds
     assert isinstance(found, GraphGeneration) and found.replays == len(found.rounds)
     assert not timed.stage_seconds and not again.stage_seconds

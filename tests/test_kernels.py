@@ -240,7 +240,7 @@ def test_the_front_door_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """``mode="compiled"`` gives eager's tokens and rounds; without a GPU functions stand in place of the graphs."""
     if not CUDA:
         monkeypatch.setattr(captured, "GraphEngine", lambda *given: GraphEngine(*given, capture=Direct))
-        monkeypatch.setattr(captured, "GRAIN", 32)  # the interpreter takes its time over every part of the context
+        monkeypatch.setattr(captured, "GRAIN", 32)  # the interpreter takes its time over a long context
     pair, prompt, new = load_pair("tiny-llama", str(DEVICE), "fp32"), list(range(40, 60)), 6
     text = autoregressive(pair.target, prompt, new).tokens
     assert autoregressive(pair.target, prompt, new, mode="compiled").tokens == text
