@@ -79,6 +79,12 @@ def make_project(root: Path, machines: dict[str, Machine] | None = None) -> Path
     """The published tables, a design with the profiles above, and every folder's tables."""
     text = (REPOSITORY / "design.toml").read_text()
     text = text[: text.index("[profiles.")]
+    phases = ("confirmatory", "acceptance", "numerics", *PHASES)
+    minutes = ", ".join(f"{phase} = 1" for phase in phases)
+    text += (
+        f'[profiles.cpu]\ntitle = "Here"\npair = "smol"\nisolation = "cell"\nphases = {json.dumps(phases)}\n'
+    )
+    text += f"minutes = {{ {minutes} }}\n"
     for name, own in PROFILES.items():
         text += f"[profiles.{name}]\n{own}{SHARED}"
     (root / "design.toml").write_text(text)
