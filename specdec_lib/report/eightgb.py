@@ -30,8 +30,8 @@ def profile(root: Path | None = None) -> Profile:
 def show_minutes(root: Path | None = None) -> None:
     """What each phase takes, by the design's own estimate."""
     plan = profile(root)
-    rows = [{"phase": phase, "minutes, about": minutes} for phase, minutes in plan.minutes.items()]
-    rows.append({"phase": "together", "minutes, about": plan.total_minutes})
+    every = {**plan.minutes, "together": plan.total_minutes}
+    rows = [{"phase": phase, "minutes, about": f"{minutes:g}"} for phase, minutes in every.items()]
     style.table(
         pd.DataFrame(rows, dtype=object), caption=f"[profiles.{PROFILE}] of design.toml: estimates.", csv=None
     )
@@ -82,7 +82,7 @@ def show_doctor(root: Path | None = None) -> None:
     """The doctor's line about the profile on a GPU that is large enough, and on one that is not."""
     lines = []
     for name, free in EXAMPLES:
-        lines.append(f"On {name}:\n\n```\n{doctor_line(free, root)}\n```")
+        lines.append(f"On {name}:\n\n```text\n{doctor_line(free, root)}\n```")
     text.say(*lines)
 
 
