@@ -133,6 +133,19 @@ def test_the_headline_grows_longer_and_not_denser(made: Path) -> None:
     assert len(figures.forest(many[-1]).axes) == 1
 
 
+def test_a_folder_none_of_whose_cells_passed_is_drawn_hollow(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    path = root / "data" / "gpu-eager" / "confirmatory-2048.csv"
+    write_table(read_table(path, "confirmatory").assign(throttled=True), path, "confirmatory")
+    source = next(one for one in compare.sources(root) if one.label.startswith("gpu-eager"))
+    row = source.rows[0]
+    assert row["n_in_inference"] == 0 and row["R_GM"] != row["R_GM"]
+    fig = figures.headline([source])
+    faces = [line.get_markerfacecolor() for line in fig.axes[0].lines if line.get_marker() == "o"]
+    assert faces.count("white") == 1 and len(faces) == 3
+    assert regimes.overview([source], root)["R_GM, all families"][0] == pytest.approx(row["R_GM_all"])
+
+
 def test_the_results_name_the_engine_of_each_source(made: Path, shown: list[str]) -> None:
     results.show_verdicts(compare.sources(made), made)
     table = next(part for part in shown if "study-table" in part)

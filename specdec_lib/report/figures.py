@@ -56,8 +56,10 @@ def headline(found: list[Source]) -> Figure:
                 fontsize=10, fontweight="bold", va="bottom", ha="left")  # fmt: skip
         for index, source in enumerate(found):
             row = next((row for row in source.rows if row["context_tokens"] == length), None)
-            if row is None or row["R_GM"] != row["R_GM"]:
+            if row is None:
                 continue
+            if row["R_GM"] != row["R_GM"]:  # no family passed the checks: described, not inferred
+                row = row | {"R_GM": row["R_GM_all"]}
             y += 1
             names[y] = source.label.replace(" (", "\n(")
             values += _estimate(ax, row, y - 0.35, style.SERIES[index % len(style.SERIES)])

@@ -226,6 +226,7 @@ def overview(found: list[compare.Source], root: Path | None = None) -> pd.DataFr
                         "v": number(point.v) if point else "no fit",
                         "acceptance": row["acceptance_median"],
                         "R_GM": text.estimate(row),
+                        "R_GM, all families": row.get("R_GM_all", "not stated"),
                         "passed the checks": f"{row['n_in_inference']} of {row['n']}",
                         "verdict": row["verdict"],
                     }
