@@ -158,7 +158,7 @@ def test_the_results_name_the_engine_of_each_source(made: Path, shown: list[str]
 def test_variants_stand_side_by_side(made: Path) -> None:
     found = mechanisms.having("all-accept", made)
     given = mechanisms.published_frame({"all accepted": "all-accept"}, made)
-    table = mechanisms.side_by_side(found, "all-accept", given)
+    table: Any = mechanisms.side_by_side(found, "all-accept", given)
     assert list(table.columns) == ["context", "variant", "published", "gpu-text", "gpu-eager (synthetic)"]
     row = table.set_index(["context", "variant"]).loc[("2K", "all accepted (synthetic)")]
     assert row["published"] == "0.860" and row["gpu-eager (synthetic)"].startswith("0.8")
