@@ -143,7 +143,8 @@ def test_a_folder_none_of_whose_cells_passed_is_drawn_hollow(tmp_path: Path) -> 
     fig = figures.headline([source])
     faces = [line.get_markerfacecolor() for line in fig.axes[0].lines if line.get_marker() == "o"]
     assert faces.count("white") == 1 and len(faces) == 3
-    assert regimes.overview([source], root)["R_GM, all families"][0] == pytest.approx(row["R_GM_all"])
+    shown: Any = regimes.overview([source], root)
+    assert shown["R_GM, all families"][0] == pytest.approx(row["R_GM_all"])
 
 
 def test_the_results_name_the_engine_of_each_source(made: Path, shown: list[str]) -> None:
