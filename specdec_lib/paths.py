@@ -17,6 +17,10 @@ _MEASURING = (
     "naive", "numerics", "pairs", "prefilled", "projection", "prompts", "proposers", "timing", "tokenizer",
     "variants", "weights", "worker",
 )  # fmt: skip
+# And, where both arms replay captured graphs, also on these and on the kernels.
+_CAPTURED = (
+    "captured", "capture", "device_state", "fused", "graph_phase", "graphs", "modes", "per_position", "static",
+)  # fmt: skip
 
 
 def project_root(start: str | Path | None = None) -> Path:
@@ -61,7 +65,10 @@ def engine_hash(root: str | Path | None = None) -> str:
     return sha256_text("\n".join(f"{p.relative_to(package).as_posix()} {sha256_file(p)}" for p in files))[:16]
 
 
-def measuring_hash() -> str:
-    """16 hex digits that name the sources a measurement depends on; every job carries it."""
+def measuring_hash(captured: bool = False) -> str:
+    """16 hex digits that name the sources a measurement depends on; every job carries it. ``captured``: with those that
+    only runs by captured graphs depend on."""
     package = Path(__file__).parent
-    return sha256_text("\n".join(f"{name} {sha256_file(package / f'{name}.py')}" for name in _MEASURING))[:16]
+    files = [package / f"{name}.py" for name in _MEASURING + _CAPTURED * captured]
+    files += sorted((package / "kernels").glob("*.py")) * captured
+    return sha256_text("\n".join(f"{path.stem} {sha256_file(path)}" for path in files))[:16]

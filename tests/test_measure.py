@@ -245,7 +245,7 @@ def test_other_engine_sources_measure_everything_anew(
 ) -> None:
     confirmatory(study_in(tmp_path), CONTEXT)
     first = list(inside)
-    monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda: "f" * 16)
+    monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda captured=False: "f" * 16)
     confirmatory(study_in(tmp_path), CONTEXT)
     assert inside == first * 2
     for job in (tmp_path / "data" / "toy" / "jobs").iterdir():
@@ -258,7 +258,7 @@ def test_a_committed_profile_keeps_what_was_measured(
     design = small_design(committed=True)
     before, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
     inside.clear()
-    monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda: "f" * 16)
+    monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda captured=False: "f" * 16)
     after, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
     assert inside == []
     pd.testing.assert_frame_equal(after, before)
@@ -274,7 +274,7 @@ def test_a_folder_of_ones_own_is_not_committed(
     assert study.design_hash == study_in(tmp_path, design).design_hash, "the same frozen design"
     confirmatory(study, CONTEXT)
     inside.clear()
-    monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda: "f" * 16)
+    monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda captured=False: "f" * 16)
     confirmatory(open_study("toy", folder, design), CONTEXT)
     assert inside
 
