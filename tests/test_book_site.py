@@ -81,7 +81,11 @@ def test_pages_have_titles_language_and_alternative_texts(site: Path) -> None:
         article = text[text.index("<article") : text.index("</article>")]
         assert article.count("<h1>") == 1, page
         for picture in re.findall(r"<img\b[^>]*>", text):
-            assert re.search(r'alt="[^"]{15,}"', picture), f"{page}: {picture[:120]}"
+            found = re.search(r'alt="([^"]{15,})"', picture)
+            assert found, f"{page}: {picture[:120]}"
+            assert "**" not in found.group(1) and "`" not in found.group(1), (
+                f"{page}: Markdown in {found.group(1)[:120]}"
+            )
 
 
 def test_no_remnant_of_a_notebook_run(site: Path) -> None:
@@ -121,6 +125,52 @@ def test_pages_work_without_a_network(site: Path, browser: Any) -> None:
         assert not browser.execute_script("return document.querySelectorAll('mjx-merror').length"), page
         wide = browser.execute_script("return document.documentElement.scrollWidth")
         assert wide <= 390, f"{page} is {wide} px wide on a phone of 390"
+
+
+@pytest.mark.browser
+@browser_needed
+@pytest.mark.parametrize("width", [1400, 390])
+def test_nothing_is_hidden_without_a_word(site: Path, browser: Any, width: int) -> None:
+    """What is wider than its box says so; formulas fit; letters of figures keep a size; rows are low."""
+    resize(browser, width)
+    for page in source_pages():
+        show(browser, site / f"{page}.html")
+        seen = browser.execute_script(_LAYOUT)
+        assert not seen["silent"], (
+            f"{page} at {width} px hides columns without saying so: {seen['silent'][:3]}"
+        )
+        assert not seen["formulas"], f"{page} at {width} px cuts formulas: {seen['formulas'][:2]}"
+        assert seen["smallest"] >= 0.8, (
+            f"{page} at {width} px draws a figure at {seen['smallest']:.2f} of its size"
+        )
+        assert seen["tallest"] <= 200, f"{page} at {width} px has a table row of {seen['tallest']} px"
+
+
+# The scale of a picture is its width on the page over its own.
+_LAYOUT = """
+const wider = e => e.scrollWidth > e.clientWidth + 1;
+const boxes = [...document.querySelectorAll('article .study-scroll, article .pst-scrollable-table-container')];
+const scales = [...document.querySelectorAll('figure.study-figure img')].map(i => i.clientWidth / i.naturalWidth);
+return {
+  silent: boxes.filter(b => wider(b) && !b.closest('.scrolls')).map(b => b.textContent.trim().slice(0, 60)),
+  formulas: [...document.querySelectorAll('mjx-container[display]')].filter(wider).map(e => e.textContent.slice(0, 60)),
+  smallest: Math.min(1, ...scales),
+  tallest: Math.max(0, ...[...document.querySelectorAll('figure.study-table tr')].map(r => r.offsetHeight)),
+};
+"""
+
+
+@pytest.mark.browser
+@browser_needed
+def test_a_usual_table_shows_its_last_column_at_1400(site: Path, browser: Any) -> None:
+    resize(browser, 1400)
+    for page in ("results", "dial", "draft-free", "all-accept", "audit"):
+        show(browser, site / f"{page}.html")
+        hidden = browser.execute_script(
+            "return [...document.querySelectorAll('figure.study-table .study-scroll')]"
+            ".filter(b => b.scrollWidth > b.clientWidth + 1).map(b => b.scrollWidth + ' of ' + b.clientWidth)"
+        )
+        assert not hidden, f"{page}: {hidden}"
 
 
 @pytest.mark.browser

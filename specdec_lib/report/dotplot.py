@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Ticks of a wide axis: the usual ones would touch.
+_BESIDE = 0.45  # of the distance between two contexts
 _WIDE, _FEW_TICKS = 5.0, (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
 
 
@@ -32,7 +33,9 @@ def dots(cells: folders.Table, frame: folders.Table, given: pd.DataFrame | None 
     others = others[others["context"].isin(lengths)]
     labels |= {name: name for name in others["variant"] if name not in labels}
     names, step = list(labels), 0.8 / len(lengths)
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 1.5 + len(names) * (0.14 + 0.17 * len(lengths))))
+    fig, ax = plt.subplots(
+        figsize=(figures.WIDTH, 1.5 + len(names) * (0.14 + (0.24 if len(others) else 0.17) * len(lengths)))
+    )
     values: list[float] = []
     for index, context in enumerate(lengths):
         look, shift = style.SERIES[index % len(style.SERIES)], (index - (len(lengths) - 1) / 2) * step
@@ -49,18 +52,12 @@ def dots(cells: folders.Table, frame: folders.Table, given: pd.DataFrame | None 
         told = f"{text.context_name(context)} tokens"
         ax.plot([], [], look.marker, color=look.colour, markersize=8, linestyle="none", label=told)
         other = others[others["context"] == context]
-        crosses = [names.index(name) + shift for name in other["variant"]]
-        last: dict[str, Any] = {"label": "published"} if len(others) and context == lengths[-1] else {}
-        ax.plot(
-            other["R"],
-            crosses,
-            "x",
-            color=style.INK,
-            markersize=8,
-            markeredgewidth=2,
-            linestyle="none",
-            **last,
-        )
+        # Beside our mark, not on it: an equal R must not hide it.
+        crosses = [names.index(name) + shift - _BESIDE * step for name in other["variant"]]
+        cross: dict[str, Any] = {"markersize": 7, "markeredgewidth": 2, "linestyle": "none"}
+        ax.plot(other["R"], crosses, "x", color=look.colour, **cross)
+        if len(others) and context == lengths[-1]:
+            ax.plot([], [], "x", color=style.INK, label="published", **cross)
         values += list(other["R"])
     figures.ratio_axis(ax, [float(value) for value in values])
     if max(values) / min(values) > _WIDE:

@@ -22,10 +22,26 @@ def show_provenance() -> None:
         {"": keys, **{name: [values.get(key) for key in keys] for name, values in columns.items()}}
     )
     style.table(frame.astype(object), caption="What was recorded with each folder of results.")
-    today = measuring_hash()
-    changed = [name for name, values in columns.items() if set(values.get("measured_by", {})) - {today}]
-    if changed:
-        text.say(f"The sources that measure have changed since these were measured: {text.listed(changed)}.")
+    text.say(
+        "`measured_by` counts the jobs by the version of the sources that a measurement depends on. `engine_hash` "
+        "names more: those and all that derives tables, as they were when the folder's tables were last made. So it "
+        "never equals a hash of `measured_by`."
+    )
+    for one in folders.all_folders(root):
+        text.say(versions(one.label, one.provenance.get("measured_by", {}), measuring_hash()))
+
+
+def versions(label: str, by: dict[str, int], today: str) -> str:
+    """How many jobs each version of the measuring sources made, and whether today's is one of them; "" if unknown."""
+    if not by:
+        return ""
+    counts = sorted(by.values(), reverse=True)
+    each = text.listed(text.counted(n, "job") for n in counts)
+    made = (
+        f"{each} by {'one version' if len(by) == 1 else f'{len(by)} versions, in this order,'} of the sources"
+    )
+    now = "another" if today not in by else "the same" if len(by) == 1 else "one of them"
+    return f"{label}: {made}; today's is {now}."
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -55,10 +55,7 @@ def profiles(root: Path | None = None) -> pd.DataFrame:
                 "families": len(profile.families),
                 "contexts": ", ".join(text.context_name(context) for context in profile.contexts),
                 "repeats": profile.repeats,
-                "one process per": {
-                    "block": "family, context, block and arm",
-                    "cell": "family and context",
-                }.get(profile.isolation, "context and block"),
+                "isolation": profile.isolation,
                 "processes": len(jobs),
                 "runs": sum(len(job.runs) for job in jobs),
                 "minutes, about": number(float(profile.total_minutes)),
@@ -151,7 +148,11 @@ def hashes(root: Path | None = None) -> pd.DataFrame:
         {
             "results": one.label,
             "measurement hash": one.provenance.get("design_hash", "not recorded"),
-            "sources that measure": ", ".join(one.provenance.get("measured_by", {})) or "not recorded",
+            "sources that measured": ", ".join(
+                f"{name} ({text.counted(n, 'job')})"
+                for name, n in one.provenance.get("measured_by", {}).items()
+            )
+            or "not recorded",
             "analysis hash, now": design.analysis_hash(),
         }
         for one in folders.all_folders(root)

@@ -10,6 +10,7 @@ import base64
 import html
 import io
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ INK = "#1a1a1a"  # 17:1 on white
 MUTED = "#595959"  # 7:1 on white, the faintest colour text may have
 GRID = "#d9d9d9"
 NOT_MEASURED = "not measured"
-_LONG = 40  # characters from which a cell needs a width of its own on a phone
+# Characters up to which a cell stays on one line, and from which it needs more width than a column of words.
+_LINE, _TEXT = 32, 120
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ def figure(fig: Figure, *, alt: str, caption: str = "", csv: str | None = None) 
             f"Alternative text {alt!r} tells a reader who cannot see the figure nothing.",
             expected="a sentence that says what it shows",
         )
+    alt = _unmarked(alt)
     display(_Html(_figure_html(fig, alt, caption, csv), alt))
     plt.close(fig)
 
@@ -186,9 +189,12 @@ def _figure_html(fig: Figure, alt: str, caption: str, csv: str | None) -> str:
     buffer = io.BytesIO()
     fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     image = base64.b64encode(buffer.getvalue()).decode()
-    width = fig.get_figwidth() * 96  # CSS pixels at its own size
-    # outside these widths letters get lost or loud
-    size = f"min-width: {0.62 * width:.0f}px; max-width: {1.3 * width:.0f}px"
+    # CSS pixels at its own size, which long labels make larger than the figure's
+    drawn = re.search(rb'<svg[^>]* width="([\d.]+)pt"', buffer.getvalue())
+    assert drawn
+    width = float(drawn.group(1)) * 96 / 72
+    # outside these widths letters get lost (9 points below 10 pixels) or loud
+    size = f"min-width: {0.85 * width:.0f}px; max-width: {1.3 * width:.0f}px"
     tag = f'<img alt="{html.escape(alt)}" style="{size}" src="data:image/svg+xml;base64,{image}">'
     return _card("study-figure", tag, caption, csv)
 
@@ -204,6 +210,11 @@ def _card(kind: str, body: str, caption: str, csv: str | None) -> str:
     return f'<figure class="{kind}"><div class="study-scroll" tabindex="0">{body}</div>{below}</figure>'
 
 
+def _unmarked(alt: str) -> str:
+    """Alternative text without Markdown's marks: a screen reader would say them."""
+    return re.sub(r"\*\*|`", "", alt)
+
+
 def _numeric(value: Any) -> bool:
     return not isinstance(value, (str, bool)) and not _missing(value) and hasattr(value, "__float__")
 
@@ -214,7 +225,9 @@ def _align(column: Any) -> str:
 
 
 def _cell(value: Any, digits: int) -> str:
-    kind = ' class="number"' if _numeric(value) else ' class="long"' if len(str(value)) > _LONG else ""
+    size = len(str(value))
+    wide = ' class="text"' if size > _TEXT else ' class="long"' if size > _LINE else ""
+    kind = ' class="number"' if _numeric(value) else wide
     return f"<td{kind}>{html.escape(number(value, digits=digits))}</td>"
 
 

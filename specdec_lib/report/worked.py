@@ -36,12 +36,17 @@ def show(formulation: str, root: Path | None = None) -> None:
     )
     caption = (
         f"Round {number} of the {formulation} formulation, pair {worked['pair']}, FP32, context "
-        f"{worked['context_tokens']}, k = {worked['k']}, one run.{note}"
+        f"{worked['context_tokens']}, k = {worked['k']}, bonus on, one run on {place(source)}.{note}"
     )
     style.figure(drawing.figure(seen), alt=alt(seen), caption=caption, csv=source.csv(FILE))
     style.table(rows(seen), caption="Which row checks which proposal.")
     style.table(lengths(seen), caption="Tokens in each cache during the round.")
     text.say(finding(seen, formulation))
+
+
+def place(source: folders.Results) -> str:
+    """The hardware of the recorded run, without the precision of the folder's timed runs: it is FP32 by design."""
+    return source.hardware.split(", ")[0]
 
 
 def show_identities(root: Path | None = None) -> None:
