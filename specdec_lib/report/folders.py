@@ -20,8 +20,8 @@ from specdec_lib.pairs import ALIASES, PAIRS
 from specdec_lib.paths import DESIGN_FILE, project_root
 from specdec_lib.records import read_table
 
-# Committed profiles whose results are still being made: shown like a local one instead of failing the build.
-PENDING: tuple[str, ...] = ()
+# Committed profiles whose results are not complete: what there is of them is shown, and the build does not fail.
+PENDING: tuple[str, ...] = ("h200-shapes-eager",)
 # pandas' types say that df[mask][column] may be almost anything; in the report a table is just a table.
 Table = Any
 PROVENANCE = "provenance.json"
