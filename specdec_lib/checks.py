@@ -97,10 +97,7 @@ def undisturbed(runs: pd.DataFrame, limits: Thresholds, profile: Profile) -> Che
     others counts there from what the system's ticks can show.
     """
     limit = limits.undisturbed
-    table: Any = runs  # pandas' types lose what table[column] is
-    if table["device"].str.startswith("cuda").any():
-        seen_s = table["others_cpu_share"] * table["decode_s"] - _UNSEEN_S
-        table = runs.assign(others_cpu_share=seen_s.clip(lower=0) / table["decode_s"])
+    table: Any = runs.assign(others_cpu_share=others_share(runs))  # pandas' types lose what table[column] is
     worst = {arm: max(shares) for arm, shares in _by_arm(table, "others_cpu_share").items()}
     if not table["device"].str.startswith("cuda").any():
         return _within("undisturbed", worst, limit)
@@ -115,6 +112,31 @@ def undisturbed(runs: pd.DataFrame, limits: Thresholds, profile: Profile) -> Che
     faults = ["throttled"] if table["throttled"].any() else []
     faults += ["other GPU processes"] if (table["other_gpu_processes_n"] > 0).any() else []
     return replace(seen, passed=bool(seen.passed) and not faults, note="; ".join([seen.note, *faults]))
+
+
+def others_share(runs: Any) -> Any:
+    """CPU time of other processes as a share of each run's time; on a GPU, less what the system's ticks cannot show."""
+    if not runs["device"].str.startswith("cuda").any():
+        return runs["others_cpu_share"]
+    seen_s = runs["others_cpu_share"] * runs["decode_s"] - _UNSEEN_S
+    return seen_s.clip(lower=0) / runs["decode_s"]
+
+
+def disturbed(runs: Any, limit: float) -> Any:
+    """For each run by itself, what ``undisturbed`` asks of a cell: True where others took more than ``limit``.
+
+    On a GPU also where the device's events and the wall clock disagree by more, where it throttled, and where another
+    process was on it; what was not recorded counts as undisturbed.
+    """
+    found = others_share(runs) > limit
+    if runs["device"].str.startswith("cuda").any():
+        if "device_event_s" in runs:
+            gap = (runs["decode_s"] - runs["device_event_s"].astype("float64")).abs() / runs["decode_s"]
+            found |= (gap > limit).fillna(False)
+        for name in ("throttled", "other_gpu_processes_n"):
+            if name in runs:
+                found |= runs[name].astype("float64").fillna(0.0) > 0
+    return found
 
 
 CHECKS: dict[str, Callable[[pd.DataFrame, Thresholds, Profile], Check]] = {

@@ -58,6 +58,14 @@ _STAGES = {
 _ALPHA = {
     "pass_share": share("Share of output positions at which the draft would choose the target's token.")
 }
+_DISTURBED = {
+    "disturbed": flag(
+        "AR or the variant has no repeat that others left undisturbed: its runs count all the same."
+    ),
+    "others_cpu_share": real(
+        "Largest share that others took of a run that counts, AR's or the variant's.", pa.Check.ge(0)
+    ),
+}
 _EXTRAPOLATED = {"extrapolated": flag("The context is beyond the development texts.")}
 _SEEN = rule("accepted_tokens <= proposed_tokens", lambda t: t["accepted_tokens"] <= t["proposed_tokens"])
 
@@ -128,7 +136,9 @@ MECHANISM_TABLES = (
         | _PHASE
         | _SETTINGS
         | {
-            "repeats_n": count("Timed runs of the variant.", 1),
+            "repeats_n": count("Timed runs of the variant that count.", 1),
+            "left_out_n": count("Repeats of the variant left out because others disturbed them."),
+            "ar_left_out_n": count("The same of AR, in the same job."),
             "ar_median_s": positive("Median decode time of AR in the same job."),
             "spec_median_s": positive("Median decode time of the variant."),
             "R": positive("ar_median_s / spec_median_s; above 1 the variant is faster."),
@@ -144,6 +154,7 @@ MECHANISM_TABLES = (
             "copies_per_round": real("Host-to-device token copies per round.", pa.Check.ge(0), null=True),
             "bytes_per_round": real("Bytes of both per round.", pa.Check.ge(0), null=True),
         }
+        | _DISTURBED
         | _OUTPUT,
     ),
     table(
@@ -285,7 +296,8 @@ MECHANISM_TABLES = (
             "ar_residual": real("The same for AR's time."),
             "spec_residual": real("The same for the variant's time."),
             "same_rounds": flag("The run took the rounds that the trace says."),
-        },
+        }
+        | _DISTURBED,
     ),
     table(
         "break-even",

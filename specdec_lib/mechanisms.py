@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from .checks import disturbed
 from .design import Profile, Run
 from .errors import InvalidSetting, TableMissing
 from .jobs import finished, write_job
@@ -268,12 +269,32 @@ def numerics_table(study: Study, say: Say = lambda line: None) -> pd.DataFrame:
     return validate(pd.DataFrame(rows), "numerics")
 
 
+def undisturbed_runs(runs: Any, limit: float) -> pd.DataFrame:
+    """The runs without those that others disturbed by more than ``limit``, as long as that leaves the variant a repeat.
+
+    Where it would leave none, all its repeats stay, and ``disturbed`` says so. ``left_out_n``: how many of the
+    variant's repeats went. Both columns are for :func:`ratios`. ``limit``: the design's limit of the check
+    "undisturbed", a share of the timed region.
+    """
+    hit = disturbed(runs, limit)
+    by_variant = runs.assign(_hit=hit).groupby(["context_tokens", "family", "phase", "variant"])["_hit"]
+    hopeless = by_variant.transform("all")
+    left_out = by_variant.transform("sum").where(~hopeless, 0).astype(int)
+    return runs.assign(disturbed=hopeless, left_out_n=left_out)[~hit | hopeless]
+
+
 def ratios(runs: Any) -> pd.DataFrame:
-    """One row per (context, family, variant): medians over repeats and R = AR / variant (schema "ratios")."""
+    """One row per (context, family, variant): medians over repeats and R = AR / variant (schema "ratios").
+
+    ``runs``: schema "mechanism", as :func:`undisturbed_runs` gives it where disturbed repeats shall not count.
+    """
     rows = []
+    if "disturbed" not in runs:
+        runs = runs.assign(disturbed=False, left_out_n=0)
     keys = ["profile", "design_hash", "phase", "pair", "dtype", "device", "context_tokens", "family"]
     for cell, part in runs.groupby(keys, sort=False):
-        ar = part.loc[part["variant"] == "ar", "decode_s"].median()
+        plain = part[part["variant"] == "ar"]
+        ar = plain["decode_s"].median()
         for name, group in part[part["variant"] != "ar"].groupby("variant", sort=False):
             first = group.iloc[0]
             proposed, rounds = int(first["proposed_tokens"]), int(first["rounds_n"])
@@ -283,6 +304,10 @@ def ratios(runs: Any) -> pd.DataFrame:
                 | {
                     "variant": name,
                     "repeats_n": len(group),
+                    "left_out_n": first["left_out_n"],
+                    "ar_left_out_n": plain["left_out_n"].max(),
+                    "disturbed": bool(plain["disturbed"].any() or group["disturbed"].any()),
+                    "others_cpu_share": max(plain["others_cpu_share"].max(), group["others_cpu_share"].max()),
                     "ar_median_s": ar,
                     "spec_median_s": group["decode_s"].median(),
                     "R": ar / group["decode_s"].median(),

@@ -365,13 +365,19 @@ def test_places_are_conditional_and_unconditional() -> None:
 def test_the_trace_gives_the_rounds_or_is_said_not_to() -> None:
     table = trace_rows()
     assert "In all 2 cells" in traces.trace_sentences(table)[1]
+    assert "In the one cell" in traces.trace_sentences(table.iloc[:1])[1]
     table.loc[0, ["rounds_n", "identical"]] = [30, False]
     assert (
         "in 1 of 2 cells; not in summarise-proceedings at 2K (30 against" in traces.trace_sentences(table)[1]
     )
-    assert traces.follow_ups(["1100"]) == (0.5, 0.0)
-    assert "come in runs, which" in traces.trace_sentences(table.assign(passes="1" * 32 + "0" * 32))[0]
-    assert "do not come in runs" in traces.trace_sentences(table.assign(passes="10" * 32))[0]
+    assert traces.follow_ups(["1100"], "1") == (1, 2) and traces.follow_ups(["1100"], "0") == (0, 1)
+    told = traces.trace_sentences(table.assign(passes="1" * 32 + "0" * 32))[0]
+    assert "passes come in runs, inside single traces too" in told
+    assert "is not shown" in traces.trace_sentences(table.assign(passes="10" * 32))[0]
+    told = traces.runs_sentence(["1" * 63 + "0", "0" * 63 + "1"])
+    assert "come in runs, but not inside single traces" in told, "two alphas, pooled, are no runs"
+    assert "Too few" in traces.runs_sentence(["1111"])
+    assert "0.667 [" not in told and "Wilson" in told
 
 
 # -- oracles
@@ -387,7 +393,7 @@ def test_the_costs_are_found_again_from_R(one: folders.Results) -> None:
     assert "perfect acceptance pays at every context" in cheap[0] and "differs by" in cheap[1]
     dear = oracles.draft_costs(full.assign(R=full["R"] / 4), free, N)
     assert "even perfect acceptance does not pay" in oracles.draft_cost_sentences(dear, {})[0]
-    assert "could not pay there" in oracles.published_c_sentence()[0]
+    assert "could not pay there" in oracles.published_c_sentence()[0] and "N = 64" in oracles.COUNTED
     bonus = freedraft.verification_costs(free, N).set_index("variant").loc["draft-free, bonus"]
     assert bonus["rounds_n"] == 13 and bonus["reached"] == pytest.approx(1 / bonus["v"])
     assert (
@@ -517,10 +523,13 @@ def test_causes(ar: float, spec: float, rounds: int, beyond: bool, expected: str
     row = {
         "ar_residual": ar, "spec_residual": spec, "residual": (1 + ar) / (1 + spec) - 1, "rounds_n": 20,
         "rounds_measured_n": rounds, "same_rounds": rounds == 20, "extrapolated": beyond,
-        "R_predicted": 1.0, "R_low": 1.1, "R_high": 1.2,
+        "R_predicted": 1.0, "R_low": 1.1, "R_high": 1.2, "disturbed": False, "others_cpu_share": 0.31,
     }  # fmt: skip
     assert residuals.cause(row) == expected
     assert residuals.cause(row | {"R_low": 0.9}) == f"{expected}, inside the spread of its repeats"
+    assert (
+        residuals.cause(row | {"disturbed": True}) == f"{expected}, run disturbed (others used 31.0\u00a0%)"
+    )
 
 
 def test_the_best_k_predicted_and_found(one: folders.Results) -> None:

@@ -11,7 +11,16 @@ import pytest
 
 from specdec_lib import errors, guesses
 from specdec_lib.records import validate, write_table
-from specdec_lib.report import controlplane, flips, formulations, mechanisms, numerics, phases, relaxed
+from specdec_lib.report import (
+    controlplane,
+    flips,
+    folders,
+    formulations,
+    mechanisms,
+    numerics,
+    phases,
+    relaxed,
+)
 from tests.mechanism_tables import (
     REPOSITORY,
     made_numerics,
@@ -74,6 +83,66 @@ def test_R_GM_of_known_times(project: Path) -> None:
     gained = mechanisms.gain(only("all-accept", project), "all-accept", "all accepted, bonus", "all accepted")
     assert list(gained["context"]) == [2048, 4096] and list(gained["gain"]) == pytest.approx([1.5, 1.5])
     assert gained["verdict"][0] == "pays", "the same gain in every family is certain, however R spreads"
+
+
+def test_a_disturbed_repeat_counts_only_where_nothing_else_is_left(project: Path) -> None:
+    """Others took half of a run: it is left out. Where they took half of every repeat, all stay, and it is said."""
+    folder = make_folder(project)
+    runs: Any = put(folder, "all-accept", lambda *_: 1.0)
+    first = runs["family"] == runs["family"].iloc[0]
+    plain = runs["variant"] == "all accepted"
+    mine = first & plain & (runs["context_tokens"] == 2048)
+    planted = runs.copy()
+    planted.loc[mine & (runs["repeat"] == 1), ["decode_s", "others_cpu_share"]] = [8.0, 0.5]
+    write_table(planted, folder / "all-accept.csv", "mechanism")
+    one = only("all-accept", project)
+    cells: Any = mechanisms.by_family(one, "all-accept")
+    row = cells[(cells["variant"] == "all accepted") & (cells["context_tokens"] == 2048)].iloc[0]
+    assert (row["R"], row["R_low"], row["repeats_n"], row["left_out_n"]) == (1.0, 1.0, 1, 1)
+    assert not cells["disturbed"].any() and cells["left_out_n"].sum() == 1
+    frame = mechanisms.by_variant(one, "all-accept")
+    assert "1 disturbed repeat left out" in mechanisms.caption(one, frame)
+    assert "rest" not in mechanisms.left_out(frame)
+
+    planted.loc[mine, ["decode_s", "others_cpu_share"]] = [8.0, 0.5]
+    write_table(planted, folder / "all-accept.csv", "mechanism")
+    one = only("all-accept", project)
+    cells = mechanisms.by_family(one, "all-accept")
+    row = cells[cells["disturbed"]].iloc[0]
+    assert cells["disturbed"].sum() == 1 and (row["R"], row["repeats_n"], row["left_out_n"]) == (0.25, 2, 0)
+    caption = mechanisms.caption(one, mechanisms.by_variant(one, "all-accept"))
+    assert "no disturbed repeat to leave out; 1 of 30 values rests on disturbed runs alone" in caption
+
+    planted = runs.copy()
+    planted.loc[first & (runs["variant"] == "ar") & (runs["repeat"] == 2), "others_cpu_share"] = 0.5
+    write_table(planted, folder / "all-accept.csv", "mechanism")
+    frame = mechanisms.by_variant(only("all-accept", project), "all-accept")
+    assert "2 disturbed repeats left out" in mechanisms.left_out(frame), (
+        "AR's, once per context, not per variant"
+    )
+
+
+def test_on_a_gpu_a_throttled_run_is_a_disturbed_one() -> None:
+    from specdec_lib.checks import disturbed
+
+    runs = pd.DataFrame(
+        {"device": "cuda", "decode_s": [1.0, 1.0, 1.0, 1.0], "others_cpu_share": [0.02, 0.02, 0.02, 0.5],
+         "device_event_s": [1.0, 0.9, None, 1.0], "throttled": [False, False, True, None],
+         "other_gpu_processes_n": [0, 0, 0, None]}
+    )  # fmt: skip
+    assert list(disturbed(runs, 0.01)) == [False, True, True, True], "two ticks of 10 ms are not seen"
+
+
+def test_a_quick_look_draws_no_conclusion(project: Path) -> None:
+    put(make_folder(project), "dial", lambda *_: 0.5)
+    put(make_folder(project, "cpu", "cpu"), "dial", lambda *_: 0.5)
+    full, quick = (
+        next(one for one in folders.all_folders(project) if one.name == n) for n in ("cpu-full", "cpu")
+    )
+    assert mechanisms.conclusions(full, "It pays.", "") == ["It pays."]
+    (told,) = mechanisms.conclusions(quick, "It pays.", "It does.")
+    assert "1 family at 2K, 2 repeats" in told and "pays" not in told
+    assert mechanisms.conclusions(quick, "") == []
 
 
 def test_random_weights_that_nobody_scripted_join_nothing(project: Path) -> None:
@@ -230,7 +299,9 @@ def test_the_relaxed_sentences_flip(project: Path) -> None:
     one = only("relaxed", project)
     frame = relaxed.tradeoff(one)
     told = relaxed.gain_sentence(one, frame)
-    assert "delta 4 (not exact) is the first above 1" in told and "from delta 0 (real)" in told
+    assert (
+        "delta 4 (not exact) is the first above 1" in told and "from delta 0 (not exact: ties pass)" in told
+    )
     price = relaxed.price_sentence(frame)
     assert (
         "With delta 0 every output is AR's" in price
@@ -238,6 +309,14 @@ def test_the_relaxed_sentences_flip(project: Path) -> None:
         and "form is lost" not in price
     )
     assert relaxed.prediction_sentence(frame) == "", "nothing to predict from"
+    assert "real" not in " ".join(relaxed.price_table(frame)["variant"]), "no delta is the greedy rule"
+    assert set(relaxed.price_table(frame.assign(format_n=0))["form kept (AR)"]) == {"–"}
+    assert relaxed.greedy(one) is None
+    put(folder, "formulations", lambda *_: 0.8)
+    assert relaxed.greedy(one) == (0, 10) and "none of 10 outputs" in relaxed.price_sentence(frame, (0, 10))
+    put(folder, "formulations", lambda *_: 0.8, tokens_sha256="b" * 64)
+    assert relaxed.greedy(one) == (10, 10)
+    assert "10 of 10 outputs differ from the greedy rule's" in relaxed.price_sentence(frame, (10, 10))
 
     put(folder, "relaxed", lambda *_: 0.8, first_divergence_tokens=5)
     write_table(made_quality({"delta 4": -1.5}, kept=False), folder / "relaxed-quality.csv", "quality")

@@ -34,7 +34,7 @@ def show_shares(root: Path | None = None) -> None:
             caption=f"{one.label}: the same per context; rejected means the first refused of its round.",
             csv=one.csv(FILE),
         )
-        text.say(*share_sentences(counted, root))
+        text.say(*mechanisms.conclusions(one, *share_sentences(counted, root)))
     if not mechanisms.having(PHASE, root):
         rank, gap = _published(root)
         text.say(

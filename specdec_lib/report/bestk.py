@@ -41,12 +41,13 @@ def show(root: Path | None = None) -> None:
         label = "synthetic: acceptance imposed" if one.synthetic else "real"
         caption = (
             f"{one.label}: {one.hardware}. Repair-free with bonus, draft paid for ({label}): geometric means "
-            f"over {text.listed(str(n) for n in frame.groupby('context_tokens', sort=True)['n'].max())} "
-            "families, medians over repeats; dashed: predicted before. Bars: range over families."
+            "over "
+            f"{text.listed(text.families(int(n)) for n in frame.groupby('context_tokens', sort=True)['n'].max())}, "
+            "medians over repeats; dashed: predicted before. Bars: range over families."
         )
         style.figure(figure(frame), alt="R over k, measured and predicted. " + " ".join(told), caption=caption,
                      csv=one.csv(f"{PHASE}.csv"))  # fmt: skip
-        text.say(f"**{one.label}.** {' '.join(told)}")
+        text.say(*mechanisms.conclusions(one, f"**{one.label}.** {' '.join(told)}"))
     say_missing(root)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Table = folders.Table
 PHASE, FIT = "cost-model", "cost-fit.csv"
 _APART = 0.05  # shares of layers and of bytes nearer than this tell nothing
+CLEARLY = 0.2  # the nearer of two guesses must be nearer by this share of the farther one's distance
 _TICKS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
@@ -93,7 +94,7 @@ def show(root: Path | None = None) -> None:
             caption=caption,
             csv=one.csv(FIT),
         )
-        text.say(f"**{one.label}.** {told[0]}", *ratio_sentence(one, fit))
+        text.say(*mechanisms.conclusions(one, f"**{one.label}.** {told[0]}", *ratio_sentence(one, fit)))
     say_missing(root)
 
 
@@ -154,11 +155,15 @@ def ratio_sentence(one: folders.Results, fit: Table) -> list[str]:
         "layers": sum(abs(v - layers) for v in c),
         "bytes": sum(abs(v - s) for v, s in zip(c, shares, strict=True)),
     }
-    nearer = min(off, key=lambda name: off[name])
+    nearer, farther = sorted(off, key=lambda name: off[name])
+    between = all(min(layers, s) < v < max(layers, s) for v, s in zip(c, shares, strict=True))
     told = (
         "the two are too near to each other to tell what its cost follows"
         if max(abs(layers - share) for share in shares) < _APART
         else f"its cost is nearer to its {nearer}"
+        if off[nearer] < (1 - CLEARLY) * off[farther]
+        else f"its cost lies {'between the two' if between else 'as far from the one as from the other'}, and the "
+        "data do not tell which it follows"
     )
     return [
         f"A draft forward costs {text.span(c)} AR steps. The draft has {number(layers)} of the target's "

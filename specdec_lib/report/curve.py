@@ -43,6 +43,12 @@ def curve(cells: Table) -> Table:
     return pd.DataFrame(rows)
 
 
+def engine_of(frame: Table) -> str:
+    """Which rounds the dial turns, from the rows themselves: "repair-free rounds with bonus"."""
+    first = frame.iloc[0]
+    return f"{first['formulation']} rounds {'with' if first['bonus'] else 'without'} bonus"
+
+
 def predicted(row: dict[str, Any], line: Line, new_tokens: int, alpha: float | None = None) -> float:
     """R of the cost line at a row of :func:`curve`."""
     at = row["alpha"] if alpha is None else alpha
@@ -112,7 +118,7 @@ def crossing_sentences(frame: Table, lines: dict[int, Line], new_tokens: int) ->
     for context, part in frame.groupby("context_tokens", sort=True):
         line, over = lines.get(int(context)), text.families(int(part["n"].max()))
         found = crossing(list(part["alpha"]), list(part["R_GM"]))
-        words = f"At {text.context_name(int(context))} {_where(found, part)} (synthetic, {over})."
+        words = f"At {text.context_name(int(context))} {_where(found, part)} (synthetic, {engine_of(part)}, {over})."
         if line:
             at = break_even(part, line, new_tokens)
             off = [abs(row["R_GM"] / predicted(row, line, new_tokens) - 1) for row in part.to_dict("records")]

@@ -15,6 +15,7 @@ from specdec_lib.report.curve import (
     by_bits,
     crossing_sentences,
     curve,
+    engine_of,
     fitted,
     predicted,
 )
@@ -41,8 +42,8 @@ def show_curve(root: Path | None = None) -> None:
             here = cells[cells["context_tokens"] == context]
             name = text.context_name(int(context))
             caption = (
-                f"{one.label}: {one.hardware}. {name} tokens, k = {one.profile.k}, imposed acceptance "
-                f"(synthetic), draft forwards paid. Faint: each of {text.families(int(part['n'].max()))}, "
+                f"{one.label}: {one.hardware}. {name} tokens, {engine_of(part)}, k = {one.profile.k}, imposed "
+                f"acceptance (synthetic), draft forwards paid. Faint: each of {text.families(int(part['n'].max()))}, "
                 f"the spread; medians over {text.counted(int(here['repeats_n'].max()), 'repeat')}; "
                 "strong: geometric mean."
             )
@@ -55,12 +56,13 @@ def show_curve(root: Path | None = None) -> None:
         style.table(
             curve_table(frame, lines, bits, n),
             caption=(
-                f"{one.label}: {one.hardware}. Imposed alpha (synthetic), geometric means and range over "
+                f"{one.label}: {one.hardware}. {engine_of(frame).capitalize()}, k = {one.profile.k}. Imposed alpha "
+                "(synthetic), geometric means and range over "
                 f"families; predicted: the cost line, exact for {n} tokens."
             ),
             csv=one.csv(f"{PHASE}.csv"),
         )
-        text.say(*told, bits_sentence(frame, bits))
+        text.say(*mechanisms.conclusions(one, *told, bits_sentence(frame, bits)))
     text.say(*mechanisms.missing(PHASE, root))
 
 
@@ -68,7 +70,8 @@ def show_crossing(root: Path | None = None) -> None:
     """Only where R crosses 1, for the chapter on the cost line."""
     for one in mechanisms.having(PHASE, root):
         cells = mechanisms.by_family(one, PHASE)
-        text.say(*crossing_sentences(curve(cells), fitted(one, cells), one.profile.new_tokens))
+        told = crossing_sentences(curve(cells), fitted(one, cells), one.profile.new_tokens)
+        text.say(*mechanisms.conclusions(one, *told))
     if not mechanisms.having(PHASE, root):
         text.say(*mechanisms.missing(PHASE, root))
 

@@ -81,7 +81,7 @@ def show_finding(root: Path | None = None) -> None:
     """What helps and what does not, and the calls behind it."""
     for one in mechanisms.having(PHASE, root):
         if len(frame := gains(one)):
-            text.say(gains_sentence(one, frame), calls_sentence(one))
+            text.say(*mechanisms.conclusions(one, gains_sentence(one, frame), calls_sentence(one)))
     mechanisms.say_if_unmeasured(PHASE, root)
 
 

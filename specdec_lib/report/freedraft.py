@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.report import audit, folders, mechanisms, published, style, text
-from specdec_lib.report.oracles import ALL, BONUS, FREE, FREE_BONUS
+from specdec_lib.report.oracles import ALL, BONUS, COUNTED, FREE, FREE_BONUS
 
 Table = folders.Table
 _HARDLY = 0.25  # a verification at most this share above a step costs hardly more
@@ -23,14 +23,11 @@ def show(root: Path | None = None) -> None:
             "round, overhead inside; ceiling: R if a verification cost one step."
         )
         style.table(verification_table(frame, one.label, root), caption=caption, csv=one.csv(f"{FREE}.csv"))
-        text.say(
-            *(f"**{one.label}.** {told}" for told in verification_sentences(frame)),
-            published_v_sentence(root),
-        )
+        told = verification_sentences(frame)
         if (one.folder / f"{ALL}.csv").is_file():
-            text.say(*left_sentences(mechanisms.by_family(one, ALL), mechanisms.by_family(one, FREE), root))
-    if not mechanisms.having(FREE, root):
-        text.say(published_v_sentence(root))
+            told += left_sentences(mechanisms.by_family(one, ALL), mechanisms.by_family(one, FREE), root)
+        text.say(*mechanisms.conclusions(one, *(f"**{one.label}.** {sentence}" for sentence in told)))
+    text.say(published_v_sentence(root))
 
 
 def verification_costs(free: Table, new_tokens: int) -> Table:
@@ -48,7 +45,7 @@ def verification_costs(free: Table, new_tokens: int) -> Table:
 
 
 def verification_table(frame: Table, label: str, root: Path | None = None) -> Table:
-    """Published and ours, for the page. The published ceiling counts 64 tokens, not the steps between them."""
+    """Published and ours, for the page. The published ceiling counts N tokens, not the N - 1 steps between them."""
     rounds = published.phase_value(published.phases(root), "all-accept-bonus", "rounds")
     theirs = [
         {"context_tokens": row["context_tokens"], "source": published.LABEL, "variant": FREE_BONUS, "label": "oracle",
@@ -87,8 +84,9 @@ def verification_sentences(frame: Table) -> list[str]:
 
 
 def published_v_sentence(root: Path | None = None) -> str:
-    """v by the same arithmetic on the published R."""
-    return f"Published, by the same arithmetic: v = {text.span(row['v_steps'] for row in audit.rows(root))}."
+    """v by the same arithmetic on the published R, with the article's N steps in place of our N - 1."""
+    v = text.span(row["v_steps"] for row in audit.rows(root))
+    return f"Published, with N in place of N - 1: v = {v}. {COUNTED}"
 
 
 def left_sentences(cells: Table, free: Table, root: Path | None = None) -> list[str]:

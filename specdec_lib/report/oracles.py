@@ -22,6 +22,12 @@ PUBLISHED = {
     ALL: {PLAIN: "all-accept", TEXT: "all-accept", BONUS: "all-accept-bonus"},
     FREE: {FREE_BONUS: "draft-free"},
 }
+# The article gives no step count; the audit takes it at its word and divides by the tokens.
+COUNTED = (
+    f"(Its rows count N = {PUBLISHED_TOKENS} steps, as it divides by tokens; ours N - 1, since the first "
+    "token comes from "
+    f"the prefill: {100 / PUBLISHED_TOKENS:.1f} % between the two.)"
+)
 _SAME = 0.05  # times within this share of each other are one
 
 
@@ -50,11 +56,11 @@ def round_sentences(cells: Table, new_tokens: int) -> list[str]:
         right = int((part["rounds_n"] == counts.rounds).sum())
         name = mechanisms.labelled(str(variant), first["label"])
         told.append(
-            f"*{name}*: {int(counts.rounds)} rounds for {new_tokens} tokens by arithmetic, measured in "
+            f"*{name}*: {int(counts.rounds)} rounds for {new_tokens} tokens by arithmetic, measured "
             + (
-                f"all {text.counted(len(part), 'cell')}."
+                f"{text.in_all(len(part), 'cell')}."
                 if right == len(part)
-                else f"{right} of {len(part)} cells only."
+                else f"in {right} of {text.counted(len(part), 'cell')} only."
             )
         )
     return told
@@ -67,7 +73,7 @@ def show_all_accept(root: Path | None = None) -> None:
     """What the bonus gives, whether the way of accepting matters, and what R says about c."""
     for one in mechanisms.having(ALL, root):
         cells = mechanisms.by_family(one, ALL)
-        text.say(*(f"**{one.label}.** {told}" for told in gain_sentences(cells, root)))
+        text.say(*_of(one, gain_sentences(cells, root)))
         free = mechanisms.by_family(one, FREE) if (one.folder / f"{FREE}.csv").is_file() else None
         if free is None:
             text.say(
@@ -82,9 +88,13 @@ def show_all_accept(root: Path | None = None) -> None:
             "from all accepted (synthetic), both without bonus and with a round's overhead inside."
         )
         style.table(draft_cost_table(frame, one.label, root), caption=caption, csv=one.csv(f"{ALL}.csv"))
-        text.say(*draft_cost_sentences(frame, _fitted_c(one), root))
-    if not mechanisms.having(ALL, root):
-        text.say(*published_c_sentence(root))
+        text.say(*_of(one, draft_cost_sentences(frame, _fitted_c(one))))
+    text.say(*published_c_sentence(root))
+
+
+def _of(one: folders.Results, told: list[str]) -> list[str]:
+    """A folder's conclusions, each with its name; those of a quick look are withheld."""
+    return mechanisms.conclusions(one, *(f"**{one.label}.** {sentence}" for sentence in told))
 
 
 def gain_sentences(cells: Table, root: Path | None = None) -> list[str]:
@@ -173,8 +183,8 @@ def published_limits(root: Path | None = None) -> list[float]:
     return [(PUBLISHED_TOKENS / rounds - row["v_steps"]) / PUBLISHED_K for row in audit.rows(root)]
 
 
-def draft_cost_sentences(frame: Table, fitted: dict[int, float], root: Path | None = None) -> list[str]:
-    """Whether a draft this dear can ever pay, ours and the published one."""
+def draft_cost_sentences(frame: Table, fitted: dict[int, float]) -> list[str]:
+    """Whether a draft this dear can ever pay, and whether the cost line gives the same c."""
     pays = [row["c_formula"] <= row["c_limit"] for row in frame.to_dict("records")]
     where = (
         "perfect acceptance pays at every context"
@@ -197,17 +207,17 @@ def draft_cost_sentences(frame: Table, fitted: dict[int, float], root: Path | No
             f"counted forward these runs give {text.span(c for c, _ in beside)}, which differs by "
             f"{text.span(abs(c / f - 1) * 100 for c, f in beside)} %."
         )
-    return [*told, *published_c_sentence(root)]
+    return told
 
 
 def published_c_sentence(root: Path | None = None) -> list[str]:
-    """The same arithmetic on the published numbers."""
+    """The same arithmetic on the published numbers, with the article's N steps in place of our N - 1."""
     found, limit = audit.rows(root), published_limits(root)
     above = all(row["c_steps"] > top for row, top in zip(found, limit, strict=True))
     so = "even perfect acceptance could not pay" if above else "perfect acceptance could pay somewhere"
     return [
         f"Published: c = {text.span(row['c_steps'] for row in found)} against at most {text.span(limit)}, "
-        f"so {so} there."
+        f"so {so} there. {COUNTED}"
     ]
 
 

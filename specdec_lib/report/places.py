@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from specdec_lib.report import figures, folders, style, text
+from specdec_lib.report import figures, folders, mechanisms, style, text
 from specdec_lib.report.acceptance import FILE, cells_told, measured, say_missing
 from specdec_lib.report.style import number
 
@@ -42,7 +42,7 @@ def show(root: Path | None = None) -> None:
             positions_figure(frame), alt=f"Acceptance by place in the block. {told}", caption=caption,
             csv=one.csv(FILE),
         )  # fmt: skip
-        text.say(told)
+        text.say(*mechanisms.conclusions(one, told))
     say_missing(root)
 
 

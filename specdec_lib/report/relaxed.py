@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from specdec_lib.report import costline, figures, folders, mechanisms, style, text
+from specdec_lib.report import costline, figures, folders, formulations, mechanisms, style, text
 from specdec_lib.report.style import number
 from specdec_lib.stats import acceptance_from_alpha
 
@@ -78,13 +78,11 @@ def show_price(root: Path | None = None) -> None:
         )
         style.table(price_table(frame), caption=caption, csv=csv)
         style.use_style()
-        told = [gain_sentence(one, frame), price_sentence(frame)]
-        drawn = (
-            "Above R_GM, below the change of the text's log-probability under the target; delta 0 is real, "
-        )
+        told = [gain_sentence(one, frame), price_sentence(frame, greedy(one))]
+        drawn = "Above R_GM, below the change of the text's log-probability under the target; "
         style.figure(
             figure(frame), alt="R and text quality over delta. " + " ".join(told),
-            caption=f"{drawn}the others are not exact. {mechanisms.caption(one, frame)}", csv=csv,
+            caption=f"{drawn}no delta is exact (at 0 ties pass). {mechanisms.caption(one, frame)}", csv=csv,
         )  # fmt: skip
     mechanisms.say_if_unmeasured(PHASE, root)
 
@@ -94,7 +92,8 @@ def show_finding(root: Path | None = None) -> None:
     for one in mechanisms.having(PHASE, root):
         if (one.folder / QUALITY).is_file():
             frame = tradeoff(one)
-            text.say(gain_sentence(one, frame), price_sentence(frame), prediction_sentence(frame))
+            told = (gain_sentence(one, frame), price_sentence(frame, greedy(one)), prediction_sentence(frame))
+            text.say(*mechanisms.conclusions(one, *told))
     mechanisms.say_if_unmeasured(PHASE, root)
 
 
@@ -111,10 +110,12 @@ def price_table(frame: folders.Table) -> pd.DataFrame:
             "text is AR's": f"{row['identical_n']} of {row['n']}",
             "first other token": "none"
             if row["identical_n"] == row["n"]
-            else number(row["first_divergence"]),
+            else number(row["first_divergence"] + 1),  # the column counts from 0
             "equal tokens": text.percent(row["equal_share"]),
             "log-probability less AR's": number(row["log_probability"]),
-            "form kept (AR)": f"{row['format_kept']} ({row['format_kept_ar']}) of {row['format_n']}",
+            "form kept (AR)": f"{row['format_kept']} ({row['format_kept_ar']}) of {row['format_n']}"
+            if row["format_n"]
+            else "–",
         }
         for row in frame.to_dict("records")
     ]
@@ -138,18 +139,54 @@ def gain_sentence(one: folders.Results, frame: folders.Table) -> str:
         )
     top = frame.loc[frame["setting"].idxmax()]
     name = mechanisms.labelled(top["variant"], top["label"])
-    return f"In {one.named}, from delta 0 (real) to {name}: {'. '.join(parts)}."
+    low = frame.loc[frame["setting"].idxmin()]
+    start = mechanisms.labelled(low["variant"], low["label"])
+    return f"In {one.named}, from {start} to {name}: {'. '.join(parts)}."
 
 
-def price_sentence(frame: folders.Table) -> str:
-    """What that text is, against AR's; and whether delta 0 kept it."""
+def greedy(one: folders.Results) -> tuple[int, int] | None:
+    """Cells in which the output at delta 0 is not that of the greedy rule in the same engine, and all that have both.
+
+    None where no greedy run of the reference formulation is at hand.
+    """
+    if not (one.folder / f"{formulations.PHASE}.csv").is_file():
+        return None
+    mine: Any = mechanisms.read(one, f"{PHASE}.csv", "mechanism")
+    other: Any = mechanisms.read(one, f"{formulations.PHASE}.csv", "mechanism")
+    keys = ["context_tokens", "family"]
+    columns = [*keys, "tokens_sha256"]
+    pairs = (
+        mine[mine["setting"].eq(0)][columns].drop_duplicates(keys)
+        .merge(other[other["variant"] == "reference"][columns].drop_duplicates(keys), on=keys, suffixes=("", "_greedy"))
+    )  # fmt: skip
+    return (
+        (int((pairs["tokens_sha256"] != pairs["tokens_sha256_greedy"]).sum()), len(pairs))
+        if len(pairs)
+        else None
+    )
+
+
+def price_sentence(frame: folders.Table, against_greedy: tuple[int, int] | None = None) -> str:
+    """What that text is, against AR's; and what delta 0 is, against AR and the greedy rule (:func:`greedy`)."""
     top, zero = frame[frame["setting"] == frame["setting"].max()], frame[frame["setting"] == 0]
     kept, n = int(zero["identical_n"].sum()), int(zero["n"].sum())
     exact = (
         "With delta 0 every output is AR's."
         if kept == n
-        else f"Even with delta 0 only {kept} of {n} outputs are AR's: the block's rounding flips near-ties."
+        else f"Even with delta 0 only {kept} of {n} outputs are AR's."
     )
+    if against_greedy:
+        other, cells = against_greedy
+        exact += (
+            " At delta = 0 an exact tie for the top still passes, so in BF16 it is not the greedy rule: "
+            + (
+                f"{other} of {text.counted(cells, 'output')} {'differs' if other == 1 else 'differ'} from the greedy "
+                "rule's for that reason alone."
+                if other
+                else f"here, though, none of {text.counted(cells, 'output')} differs from the greedy rule's."
+            )
+        )
+        exact += " The rest is the block's rounding, which flips near-ties." if kept < n else ""
     worse = top["log_probability"]
     nats = number(abs(float(worse.mean())))
     price = (
@@ -202,8 +239,8 @@ def figure(frame: folders.Table) -> Figure:
     for ax, level, name in ((top, 1, "R_GM"), (low, 0, "log-probability\nless AR's, nats")):
         ax.axhline(level, color=style.INK, linewidth=1.4, linestyle="-", marker="")
         ax.set_ylabel(name)
-    names = ["0\nreal", *(f"{delta:g}\nnot exact" for delta in deltas[1:])]
-    low.set_xticks(range(len(deltas)), names if deltas[0] == 0 else [f"{delta:g}" for delta in deltas])
+    names = [f"{delta:g}\n{'not exact' if delta else 'ties pass'}" for delta in deltas]
+    low.set_xticks(range(len(deltas)), names)
     low.set_xlabel("delta, logits")
     fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=9)
     fig.tight_layout()

@@ -26,7 +26,7 @@ def show(root: Path | None = None) -> None:
             "and with the real draft (real); medians over repeats. Time: replay / real."
         )
         style.table(table(frame), caption=caption, csv=one.csv(f"{PHASE}.csv"))
-        text.say(*(f"**{one.label}.** {told}" for told in sentences(frame)))
+        text.say(*mechanisms.conclusions(one, *(f"**{one.label}.** {told}" for told in sentences(frame))))
     if not mechanisms.having(PHASE, root):
         text.say(*mechanisms.missing(PHASE, root))
 
@@ -62,7 +62,7 @@ def sentences(frame: Table) -> list[str]:
     """Whether replay gives the rounds and the time of the real run."""
     same, n = frame[frame["same"]], len(frame)
     rounds = (
-        f"Replaying the trace takes exactly the rounds of the real draft in all {text.counted(n, 'cell')}."
+        f"Replaying the trace takes exactly the rounds of the real draft {text.in_all(n, 'cell')}."
         if len(same) == n
         else f"Replaying the trace takes the rounds of the real draft in {len(same)} of "
         f"{text.counted(n, 'cell')}; not in "
@@ -89,4 +89,4 @@ def sentences(frame: Table) -> list[str]:
 
 def _left(row: dict[str, Any]) -> str:
     at = row["first_divergence_tokens"]
-    return "" if pd.isna(at) else f", its text left AR's at token {int(at)}"
+    return "" if pd.isna(at) else f", its text left AR's at token {int(at) + 1}"  # the column counts from 0

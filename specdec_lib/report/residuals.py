@@ -85,10 +85,11 @@ def show(root: Path | None = None) -> None:
             caption=caption,
             csv=csv,
         )
-        text.say(f"**{one.label}.** {told[0]}", *told[1:])
+        text.say(*mechanisms.conclusions(one, f"**{one.label}.** {told[0]}", *told[1:]))
         caption = f"{one.label}: residual = R measured / R predicted - 1."
         style.table(summary(frame, inside), caption=caption, csv=csv)
-        text.say(*large_sentences(frame))
+        if not one.quick:
+            text.say(*large_sentences(frame))
         large = large_table(frame)
         if len(large):
             caption = f"{one.label}: every residual above {text.percent(LARGE, 0)}. Times: measured / predicted - 1."
@@ -138,11 +139,13 @@ def verdict_sentences(frame: Table, in_sample: Iterable[float], aim: float = AIM
 
 
 # A near-tie that a block decides in another way leaves the recorded text, and with it the trace.
+_DISTURBED = "a run that others disturbed"
 _OTHER_ROUNDS = "other rounds than the trace says, because the text left AR's at a near-tie"
 
 
 def cause(row: dict[str, Any]) -> str:
-    """What a residual is due to: other rounds, AR's time, the variant's, or both; an extrapolated context; noise.
+    """What a residual is due to: other rounds, AR's time, the variant's, or both; an extrapolated context; noise;
+    other processes.
 
     log(R measured / R predicted) is AR's log residual minus the variant's, so the two parts can be weighed.
     """
@@ -160,6 +163,8 @@ def cause(row: dict[str, Any]) -> str:
         found.append("extrapolated context")
     if row["R_low"] <= row["R_predicted"] <= row["R_high"]:
         found.append("inside the spread of its repeats")
+    if row["disturbed"]:
+        found.append(f"run disturbed (others used {text.percent(row['others_cpu_share'])})")
     return ", ".join(found)
 
 
@@ -194,7 +199,7 @@ def large_sentences(frame: Table) -> list[str]:
         return [f"No residual is above {text.percent(LARGE, 0)}."]
     causes: dict[str, int] = {}
     for row in found.to_dict("records"):
-        first = cause(row) if row["same_rounds"] else _OTHER_ROUNDS
+        first = _DISTURBED if row["disturbed"] else cause(row) if row["same_rounds"] else _OTHER_ROUNDS
         causes[first] = causes.get(first, 0) + 1
     each = text.listed(f"{name} ({n})" for name, n in sorted(causes.items(), key=lambda item: -item[1]))
     return [

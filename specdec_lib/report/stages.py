@@ -39,7 +39,7 @@ def show(root: Path | None = None) -> None:
             figures.stage_shares(imposed or seconds(costs, k)), alt="Stacked bars of seconds per stage. " + told[0],
             caption=caption, csv=one.csv(COSTS),
         )  # fmt: skip
-        text.say(*told)
+        text.say(*mechanisms.conclusions(one, *told))
     say_missing(root)
 
 

@@ -59,6 +59,16 @@ def span(values: Iterable[float], unit: str = "", digits: int = 3) -> str:
     return high if low == number(max(known), digits=digits) else f"{low} to {high}"
 
 
+def change(before: Iterable[float], after: Iterable[float], digits: int = 3) -> str:
+    """ "7.14–7.98 to 1.00": from one range to another. A range is one word here, as "to" is taken."""
+    return " to ".join(span(values, digits=digits).replace(" to ", "–") for values in (before, after))
+
+
+def in_all(n: int, noun: str, plural: str = "") -> str:
+    """ "in the one cell", "in all 12 cells": every one of ``n``."""
+    return f"in the one {noun}" if n == 1 else f"in all {counted(n, noun, plural)}"
+
+
 def percent(share: float | None, digits: int = 1) -> str:
     """A share as per cent: 0.608 -> "60.8 %"."""
     if share is None or share != share:

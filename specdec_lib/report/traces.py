@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 
 from specdec_lib.report import figures, folders, mechanisms, published, style, text
 from specdec_lib.report.acceptance import FILE, PHASE, measured, say_missing
+from specdec_lib.report.places import wilson
 from specdec_lib.report.style import number
 
 if TYPE_CHECKING:
@@ -16,35 +18,48 @@ if TYPE_CHECKING:
 
 Table = folders.Table
 TRACES = "traces.csv"
+_APART = 0.1  # families whose acceptance spans more differ
+_DODGE = 0.24  # rows between the marks of two contexts
 
 
 def show_cells(root: Path | None = None) -> None:
     """Acceptance per family and context."""
     for one, proposals in measured(root):
-        frame = cells(proposals)
+        frame = cells(proposals, trace_acceptance(one))
         style.use_style()
         told = cell_sentences(frame, root)
         caption = (
-            f"{one.label}: {one.hardware}. Accepted / proposed per family and context (reference "
-            f"formulation, no bonus, k = {one.profile.k}), one run each: it is exact for this text and "
-            "has no spread."
+            f"{one.label}: {one.hardware}. Accepted / proposed per family and context in the real run (reference "
+            f"formulation, no bonus, k = {one.profile.k}; real), one run each: it is exact for this text and "
+            "has no spread. Marks of one family stand side by side."
         )
         style.figure(
             cells_figure(frame), alt="Acceptance per family and context. " + told[0], caption=caption,
             csv=one.csv(FILE),
         )  # fmt: skip
-        text.say(*told)
+        text.say(*mechanisms.conclusions(one, *told))
     say_missing(root)
 
 
-def cells(proposals: Table) -> Table:
-    """One row per (context, family): proposed, accepted, acceptance, and alpha counted."""
-    rows = []
+def trace_acceptance(one: folders.Results) -> dict[tuple[int, str], float]:
+    """(context, family) -> the acceptance that the recorded trace of AR's text gives."""
+    if not (one.folder / TRACES).is_file():
+        return {}
+    rows = mechanisms.read(one, TRACES, "traces").to_dict("records")
+    return {(int(row["context_tokens"]), str(row["family"])): float(row["acceptance"]) for row in rows}
+
+
+def cells(proposals: Table, by_trace: dict[tuple[int, str], float] | None = None) -> Table:
+    """One row per (context, family): proposed, accepted, acceptance, and alpha counted, all of the real run; and the
+    acceptance by the trace of AR's text (NaN without one). The two differ where the run's text left AR's.
+    """
+    rows, known = [], by_trace or {}
     for (context, family), part in proposals.groupby(["context_tokens", "family"], sort=False):
         accepted, reached = int(part["accepted"].sum()), int(part["reached"].sum())
         rows.append(
             {"context_tokens": int(context), "family": str(family), "proposed_n": len(part), "accepted_n": accepted,
-             "acceptance": accepted / len(part), "alpha": accepted / reached}
+             "acceptance": accepted / len(part), "alpha": accepted / reached,
+             "by_trace": known.get((int(context), str(family)), float("nan"))}
         )  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -62,16 +77,31 @@ def cell_sentences(frame: Table, root: Path | None = None) -> list[str]:
             f"{number(float(part['acceptance'].median()))} at {text.context_name(int(context))} over "
             f"{text.families(len(part))}{beside}"
         )
+    told = [f"The median acceptance of the real runs is {text.listed(parts)}."]
+    apart = (frame["acceptance"] - frame["by_trace"]).abs()
+    if apart.notna().any():
+        other = int((apart > 1e-9).sum())
+        told.append(
+            f"By the trace of AR's own text it is another one in {other} of {text.counted(len(frame), 'cell')}"
+            + (
+                f", by {number(float(apart.max()))} at most: there the run's text left AR's at a near-tie, "
+                "and the draft "
+                "then proposed for another text. The table below has both."
+                if other
+                else "."
+            )
+        )
+    if len(frame) == 1:
+        return told
     best, worst = frame.loc[frame["acceptance"].idxmax()], frame.loc[frame["acceptance"].idxmin()]
     each = "{} at {} ({})"
     high, low = (
         each.format(row["family"], text.context_name(int(row["context_tokens"])), number(row["acceptance"]))
         for row in (best, worst)
     )
-    return [
-        f"The median acceptance is {text.listed(parts)}.",
-        f"The highest is {high}, the lowest {low}. Families differ more than one number per context can say.",
-    ]
+    spread = float(frame["acceptance"].max() - frame["acceptance"].min())
+    apart = " Families differ more than one number per context can say." if spread > _APART else ""
+    return [*told, f"The highest is {high}, the lowest {low}.{apart}"]
 
 
 def cells_figure(frame: Table) -> Figure:
@@ -80,9 +110,11 @@ def cells_figure(frame: Table) -> Figure:
 
     names = list(dict.fromkeys(frame["family"]))
     fig, ax = plt.subplots(figsize=(figures.WIDTH, 1.5 + 0.32 * len(names)))
-    for look, (context, part) in zip(style.SERIES, frame.groupby("context_tokens", sort=True), strict=False):
+    groups = list(frame.groupby("context_tokens", sort=True))
+    for place, (look, (context, part)) in enumerate(zip(style.SERIES, groups, strict=False)):
+        shift = (place - (len(groups) - 1) / 2) * _DODGE  # equal values must not hide each other
         ax.plot(
-            part["acceptance"], [names.index(name) for name in part["family"]], look.marker, color=look.colour,
+            part["acceptance"], [names.index(name) + shift for name in part["family"]], look.marker, color=look.colour,
             linestyle="none", label=text.context_name(int(context)),
         )  # fmt: skip
     ax.set_yticks(range(len(names)), names)
@@ -98,26 +130,35 @@ def show_traces(root: Path | None = None) -> None:
     """Pass share against alpha inverted from acceptance, and rounds by trace against rounds measured."""
     for one in mechanisms.having(PHASE, root):
         traces = mechanisms.read(one, TRACES, "traces")
+        real = {(row["context_tokens"], row["family"]): row["acceptance"]
+                for row in cells(dict_of(root)[one.name]).to_dict("records")}  # fmt: skip
         caption = (
             f"{one.label}: {one.hardware}. One trace per cell, k = {one.profile.k}, reference "
             "formulation, no bonus. Pass share: output positions at which the draft would choose the "
             "target's token."
         )
-        style.table(traces_table(traces), caption=caption, csv=one.csv(TRACES))
-        text.say(*trace_sentences(traces))
+        style.table(traces_table(traces, real), caption=caption, csv=one.csv(TRACES))
+        text.say(*mechanisms.conclusions(one, *trace_sentences(traces)))
     say_missing(root)
 
 
-def traces_table(traces: Table) -> Table:
-    """One row per cell, for the page."""
+def dict_of(root: Path | None) -> dict[str, Table]:
+    """The proposals of every folder that has them, by its name."""
+    return {one.name: proposals for one, proposals in measured(root)}
+
+
+def traces_table(traces: Table, real: dict[tuple[int, str], float]) -> Table:
+    """One row per cell, for the page; ``real``: (context, family) -> acceptance of the real run."""
+    keys = zip(traces["context_tokens"], traces["family"], strict=True)
     return pd.DataFrame(
         {
             "context": [text.context_name(int(context)) for context in traces["context_tokens"]],
             "family": list(traces["family"]),
             "pass share": list(traces["pass_share"]),
             "alpha from acceptance": list(traces["alpha"]),
-            "acceptance": list(traces["acceptance"]),
-            "rounds": list(traces["rounds_n"]),
+            "acceptance by trace": list(traces["acceptance"]),
+            "acceptance, real run": [real.get((int(context), str(family))) for context, family in keys],
+            "rounds, real run": list(traces["rounds_n"]),
             "rounds by trace": list(traces["rounds_by_trace_n"]),
             "text equals AR's": ["yes" if same else "no" for same in traces["identical"]],
         }
@@ -128,15 +169,11 @@ def trace_sentences(traces: Table) -> list[str]:
     """How far the two alphas are apart and why; whether the trace gives the rounds that were measured."""
     gap = traces["pass_share"] - traces["alpha"]
     worst = traces.loc[gap.abs().idxmax()]
-    after_pass, after_miss = follow_ups(traces["passes"])
-    runs = (
-        "Passes come in runs, which an alpha that is the same everywhere does not know."
-        if after_pass is not None and after_miss is not None and after_pass > after_miss
-        else "Passes do not come in runs."
-    )
+    told = runs_sentence(traces["passes"])
     same = traces["rounds_n"] == traces["rounds_by_trace_n"]
     if same.all():
-        rounds = f"In all {text.counted(len(traces), 'cell')} the real run took exactly the rounds that its trace says."
+        where = text.in_all(len(traces), "cell")
+        rounds = f"{where[0].upper()}{where[1:]} the real run took exactly the rounds that its trace says."
     else:
         off = traces[~same]
         named = text.listed(
@@ -153,17 +190,58 @@ def trace_sentences(traces: Table) -> list[str]:
         f"{number(float(gap.abs().median()))} in the median and at most by "
         f"{number(float(gap.abs().max()))} ({worst['family']} at "
         f"{text.context_name(int(worst['context_tokens']))}); the pass share is the lower one in "
-        f"{int((gap < 0).sum())} of {text.counted(len(traces), 'cell')}. After a pass another one follows "
-        f"in {text.percent(after_pass)}, after a miss in {text.percent(after_miss)}. {runs}",
+        f"{int((gap < 0).sum())} of {text.counted(len(traces), 'cell')}. {told}",
         rounds,
     ]
 
 
-def follow_ups(passes: Any) -> tuple[float | None, float | None]:
-    """Share of passes right after a pass, and right after a miss, over all traces."""
-    pairs = [(bits[i], bits[i + 1]) for bits in passes for i in range(len(bits) - 1)]
-    found: list[float | None] = []
-    for before in "10":
-        after = [b for a, b in pairs if a == before]
-        found.append(after.count("1") / len(after) if after else None)
-    return found[0], found[1]
+def runs_sentence(passes: Any) -> str:
+    """Whether a pass is likelier after a pass than after a miss: only if the Wilson intervals of the two are apart.
+
+    Traces of different alpha, pooled, show such runs even when no single trace has them, so the comparison is made
+    inside each trace: its misses are weighed as its passes are (Mantel-Haenszel).
+    """
+    (hits, n), (others, m) = (follow_ups(passes, before) for before in "10")
+    if not (n and m):
+        return "Too few passes or misses to tell whether passes come in runs."
+    shares, ends = [hits / n, others / m], [wilson(hits, n), wilson(others, m)]
+    told = (
+        f"After a pass another one follows in {_share(shares[0], ends[0])} of {number(n)}, after a miss in "
+        f"{_share(shares[1], ends[1])} of {number(m)} (Wilson intervals, pooled over traces)"
+    )
+    low, high = (end if end is not None else 0.0 for end in (ends[0][0], ends[1][1]))
+    if low > high:
+        within = odds_ratio(passes)
+        also = (
+            "inside single traces too"
+            if within is not None and within > 1
+            else "but not inside single traces: it is that the traces differ"
+        )
+        ratio = "" if within in (None, math.inf) else f" (odds ratio {number(within)})"
+        return f"{told}: passes come in runs, {also}{ratio}. One alpha for every position does not know that."
+    return f"{told}. The intervals overlap: that passes come in runs is not shown."
+
+
+def follow_ups(passes: Any, before: str) -> tuple[int, int]:
+    """Passes right after ``before`` ("1" a pass, "0" a miss), and how often something follows it; over all traces."""
+    after = [bits[i + 1] for bits in passes for i in range(len(bits) - 1) if bits[i] == before]
+    return after.count("1"), len(after)
+
+
+def odds_ratio(passes: Any) -> float | None:
+    """Odds of a pass after a pass over those after a miss, compared inside each trace (Mantel and Haenszel 1959).
+
+    None where no trace can tell, infinite where in no trace a pass follows a miss or a miss a pass.
+    """
+    top = bottom = 0.0
+    for bits in passes:
+        (hits, n), (others, m) = (follow_ups([bits], before) for before in "10")
+        if n + m:
+            top += hits * (m - others) / (n + m)
+            bottom += (n - hits) * others / (n + m)
+    return top / bottom if bottom else math.inf if top else None
+
+
+def _share(share: float, ends: tuple[float | None, float | None]) -> str:
+    low, high = (100 * (end or 0.0) for end in ends)
+    return f"{text.percent(share)} [{number(low)}, {number(high)}]"
