@@ -126,6 +126,16 @@ def test_a_changed_published_number_changes_the_audit(project: Path) -> None:
     assert before[2] != after[2]
 
 
+def test_the_audit_says_where_its_prediction_came_true(project: Path) -> None:
+    found, given = audit.rows(project), published.confirmatory(project)
+    told = audit.fit_sentence(found, given)
+    assert "at 1 of 3 contexts" in told and "at 2 of 3, not at 4K" in told and "in part" in told
+    exact = [row | {"R_predicted": row["R_published"]} for row in found]
+    assert "3 of 3: the tables fit together." in audit.fit_sentence(exact, given)
+    wrong = [row | {"R_predicted": 9.0} for row in found]
+    assert "do **not** fit" in audit.fit_sentence(wrong, given)
+
+
 def test_the_audit_shows_the_cost_lines_own_numbers(project: Path) -> None:
     row = audit.rows(project)[0]
     steps = " ".join(audit.arithmetic(project))
@@ -155,8 +165,10 @@ def test_the_verdict_is_chosen_by_the_data(
     found = compare.sources(project)
     assert overview in compare.headline(found)[1]
     assert sentence in results.verdicts(found)[1]
-    repeats = "repeats the published verdict" in compare.agreement(found)
-    assert repeats == (ratio < 1)
+    said = compare.agreement(found)
+    assert ("repeats the published verdict" in said) == (ratio < 1)
+    assert ("contradicts" in said.replace("nothing here contradicts", "")) == (ratio > 1)
+    assert ("undecided at 2K and 4K, where" in said and "nothing here contradicts" in said) == (ratio == 1)
 
 
 def test_a_quick_look_has_no_verdict_and_says_so(project: Path) -> None:
@@ -180,10 +192,21 @@ def test_a_cell_that_failed_is_named_with_its_check(project: Path) -> None:
     assert one is not None
     row = quality.exclusions(one).iloc[0]
     assert (row["context"], row["family"], row["check"]) == ("4K", "story", "undisturbed")
+    assert (row["value"], row["limit"]) == ("40.0\u00a0%", "3.0\u00a0%"), "per cent, as the note"
+    (told,) = compare.left_out(found)
+    assert "1 of 32 cells failed a timing check" in told and "no verdict is another" in told
     assert "31 of 32 cells" in quality.exclusion_sentence(
         one
     ) and "undisturbed (1)" in quality.exclusion_sentence(one)
     assert list(compare.table(found, compare.VERDICTS)["families in inference"]).count("15 of 16") == 1
+
+
+@pytest.mark.parametrize(
+    ("plain", "prefill", "says"),
+    [(0.8, 0.9, "towards 1"), (0.8, 0.7, "away from 1"), (1.03, 0.9, "across 1"), (1.2, 1.1, "towards 1")],
+)  # fmt: skip
+def test_what_the_prefill_does_to_R(plain: float, prefill: float, says: str) -> None:
+    assert results._moved(plain, prefill) == says
 
 
 def test_the_sensitivity_names_what_changes_a_verdict(project: Path) -> None:
@@ -259,7 +282,10 @@ def test_a_readers_own_folder_joins_by_itself(project: Path) -> None:
 def test_acceptance_never_stands_alone(project: Path) -> None:
     add(project, "cpu", "cpu", 1.5)
     frame = compare.table(compare.sources(project), compare.ACCEPTANCE)
-    assert {"acceptance", "alpha", "tokens per round", "rounds", "target calls", "R_GM"} <= set(frame.columns)
+    ratios = {"R_GM, all families", "R_GM, in inference"}
+    assert {"acceptance", "alpha", "tokens per round", "rounds", "target calls"} | ratios <= set(
+        frame.columns
+    )
 
 
 # -- where the time goes
@@ -283,8 +309,18 @@ def test_which_machine_it_is_follows_the_measured_ratio(project: Path) -> None:
     add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
     one = folders.all_folders(project)[0]
     made = {"context": "2K", "R if time follows bytes": 0.9, "R if time follows layers": 1.2}
-    for value, nearer in ((0.91, "from bytes"), (1.3, "from layers")):
-        assert nearer in timeuse.prediction_sentence(one, pd.DataFrame([made | {"R measured": value}]))
+    for value, nearer in ((0.91, "from bytes"), (1.3, "from layers"), (1.04, "tells neither")):
+        assert nearer in timeuse.prediction_sentence(one, pd.DataFrame([made | {timeuse.MEASURED: value}]))
+
+
+def test_one_name_with_two_bandwidths_is_remarked_on(project: Path) -> None:
+    folder = add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    other = add(project, "here", "cpu", 0.5, contexts=1)
+    having = [one for one in folders.all_folders(project)]
+    assert timeuse.bandwidth_sentences(having) == []
+    provenance(other, "cpu", device={"device": "cpu", "dtype": "fp32", "read_bandwidth_bytes_per_s": 3e10})
+    (told,) = timeuse.bandwidth_sentences(folders.all_folders(project))
+    assert "20.0\u00a0GB/s in `cpu-full` and 30.0\u00a0GB/s in `here`" in told and folder.is_dir()
 
 
 # -- the worked round
@@ -345,6 +381,20 @@ def test_a_bias_in_aa_runs_is_said(project: Path) -> None:
         plain, planted, cells = validity.aa(one)
         assert says in validity.aa_sentence(plain, cells)
         assert "found at every context" in validity.planted_sentence(planted)
+        told = " ".join(validity.finding_sentences(one, plain, planted, cells))
+        assert (
+            says in told
+            and "0 of 4 A/A cells fail" in told.replace("16", "4")
+            and "could not be decided" not in told
+        )
+    noisy: Any = make_runs("cpu-full", 1.0, 0.0, 0.004, 1, ("ar", "ar-again"))
+    noisy.loc[noisy["family"] != "story", "others_cpu_share"] = 0.5
+    write_table(noisy[noisy["context_tokens"] == 2048], folder / "aa.csv", "aa")
+    one = folders.first_with("aa.csv", project)
+    assert one is not None
+    told = " ".join(validity.finding_sentences(one, *validity.aa(one)))
+    assert "15 of 16 A/A cells fail a timing check: undisturbed (15)" in told and "for noise alone" in told
+    assert "could not be decided at 2K" in told and "found at" not in told, "one family has no interval"
 
 
 def test_the_coverage_page_says_when_the_frozen_method_is_not_the_chosen_one() -> None:
@@ -372,6 +422,8 @@ def test_a_failed_correctness_check_is_said(project: Path) -> None:
         one = correctness.find(project)
         assert one is not None
         assert says in correctness.layer_sentence(correctness.layer_table(one, "margin"), "margin", one)
+    told = correctness.layer_sentence(correctness.layer_table(one, "margin"), "margin", one)
+    assert "1 of 1: 0.700 logits, story, where the limit is 0.500" in told and "there is a bug" in told
     cells = correctness.divergence(one)
     assert set(cells["2K"]) == {"identical"}
 

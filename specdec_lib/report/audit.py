@@ -111,13 +111,15 @@ def arithmetic(root: Path | None = None) -> list[str]:
         f"The draft-free oracle needs {bonus_rounds:g} rounds and runs no draft: v = 64 / ({bonus_rounds:g} "
         f"× {free:g}) = "
         f"{number(row['v_steps'])} AR steps per verification.",
-        f"The all-accept oracle needs {full_rounds:g} rounds of four draft forwards: c = (64 / "
+        f"The all-accept oracle needs {full_rounds:g} rounds of four draft forwards (three proposals after "
+        "the first, and the "
+        f"forward over the last one): c = (64 / "
         f"({full_rounds:g} × {full:g}) − "
         f"{number(row['v_steps'])}) / 4 = {number(row['c_steps'])} AR steps per draft forward.",
         f"Acceptance {row['acceptance']:g} at k = 4 means alpha = {number(row['alpha'])}, so 64 tokens take "
         f"{number(row['rounds_n'])} rounds.",
-        f"A round costs 4 × {number(row['c_steps'])} + {number(row['v_steps'])} + {number(reject)} (repair "
-        f"after a rejection) = "
+        f"A round costs 4 × {number(row['c_steps'])} + {number(row['v_steps'])} + {number(reject)} (the target's "
+        f"repair after a rejection; the draft's is already one of its four forwards) = "
         f"{number(cost)} AR steps and yields {number(64 / row['rounds_n'])} tokens.",
         f"R = {number(64 / row['rounds_n'])} / {number(cost)} = {number(row['R_predicted'])}. Published: "
         f"{number(row['R_published'])}.",
@@ -177,6 +179,37 @@ def findings(found: list[Row], confirmatory: pd.DataFrame) -> list[str]:
         f"weights and "
         f"{TARGET_KV_BYTES_PER_TOKEN:,} bytes of cache per token.{warning}",
     ]
+
+
+def show_fit(root: Path | None = None) -> None:
+    """Whether the tables fit together, and what that does and does not show."""
+    text.say(fit_sentence(rows(root), published.confirmatory(root)))
+
+
+def fit_sentence(found: list[Row], confirmatory: pd.DataFrame) -> str:
+    """At how many contexts the prediction came true: within 5 % of the published R, and inside its interval."""
+    close = [abs(row["R_predicted"] / row["R_published"] - 1) <= _CLOSE for row in found]
+    inside = [
+        given["low"] <= row["R_predicted"] <= given["high"]
+        for row, given in zip(found, confirmatory.to_dict("records"), strict=True)
+    ]
+    n, out = (
+        len(found),
+        [text.context_name(r["context_tokens"]) for r, held in zip(found, inside, strict=True) if not held],
+    )
+    fit = (
+        "the tables fit together"
+        if all(close) and all(inside)
+        else "the tables fit together in part"
+        if any(close) or any(inside)
+        else "the tables do **not** fit together"
+    )
+    where = f", not at {text.listed(out)}" if out else ""
+    return (
+        f"The prediction came true within {text.percent(_CLOSE, 0)} at {sum(close)} of "
+        f"{text.counted(n, 'context')}, and "
+        f"within the published interval at {sum(inside)} of {n}{where}: {fit}."
+    )
 
 
 def figure(found: list[Row], confirmatory: pd.DataFrame) -> Figure:

@@ -14,6 +14,7 @@ from specdec_lib.report import (
     compare,
     curve,
     dial,
+    flips,
     folders,
     mechanisms,
     places,
@@ -32,7 +33,9 @@ def show_step(name: str, root: Path | None = None) -> None:
         text.say(*_results(root))
         return
     having = mechanisms.having(name, root)
-    text.say(*(f"`{one.label}`: {STEPS[name](one)}" for one in having))
+    text.say(*(
+        "" if one.quick else f"`{one.label}`: {STEPS[name](one)}" for one in having
+    ))  # fmt: skip
     if not having:
         text.say(mechanisms.missing(name, root)[0])
 
@@ -48,10 +51,10 @@ def _results(root: Path | None) -> list[str]:
 def control_plane(one: folders.Results) -> str:
     """Host reads per round, and what they cost."""
     frame = mechanisms.by_variant(one, "control-plane")
-    reads = {v: text.span(frame[frame["variant"] == v]["reads_per_round"]) for v in ("naive", "device")}
+    naive, device = (frame[frame["variant"] == v]["reads_per_round"] for v in ("naive", "device"))
     gain = mechanisms.gain(one, "control-plane", "device", "naive")["gain"]
     return (
-        f"host reads per round go from {reads['naive']} (naive) to {reads['device']} (device side); that "
+        f"host reads per round go from {text.change(naive, device)} (naive to device-side); that "
         f"multiplies the speed by {text.span(gain)}."
     )
 
@@ -73,12 +76,8 @@ def relaxed(one: folders.Results) -> str:
     frame = mechanisms.by_variant(one, "relaxed")
     ends = [frame[frame["setting"] == frame["setting"].agg(end)] for end in ("min", "max")]
     names = [mechanisms.labelled(part["variant"].iloc[0], part["label"].iloc[0]) for part in ends]
-    (low, high), (R_low, R_high) = (
-        [text.span(part[column]) for part in ends] for column in ("acceptance", "R_GM")
-    )
-    return (
-        f"from {names[0]} to {names[1]} acceptance goes from {low} to {high} and R from {R_low} to {R_high}."
-    )
+    accepted, R = (text.change(*(part[column] for part in ends)) for column in ("acceptance", "R_GM"))
+    return f"from {names[0]} to {names[1]} acceptance goes from {accepted} and R from {R}, over the contexts."
 
 
 def one_variant(phase: str, *variants: str) -> Callable[[folders.Results], str]:
@@ -112,7 +111,8 @@ def dial_found(one: folders.Results) -> str:
             else ""
         )
         parts.append(f"{curve.told(found)} at {text.context_name(int(context))}{said}")
-    return f"where R reaches 1 (synthetic): {'; '.join(parts)}."
+    engine = curve.engine_of(curve.curve(cells))
+    return f"where R of {engine} reaches 1 (synthetic): {'; '.join(parts)}."
 
 
 def formulations(one: folders.Results) -> str:
@@ -138,10 +138,8 @@ def numerics(one: folders.Results) -> str:
             if len(first)
             else "nothing differs"
         )
-        flips = int(part["flips_n"].fillna(0).sum())
         parts.append(
-            f"in {str(dtype).upper()} {where}, and {text.counted(flips, 'choice')} "
-            f"{'flips' if flips == 1 else 'flip'}"
+            f"in {str(dtype).upper()} {where}, and the choice flips at {flips.positions_told(part)} positions"
         )
     return "; ".join(parts) + "."
 

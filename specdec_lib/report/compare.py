@@ -126,7 +126,8 @@ ACCEPTANCE: dict[str, Callable[[Row], Any]] = {
     "tokens per round": lambda row: row["tokens_per_round_median"],
     "rounds": lambda row: row["rounds_median"],
     "target calls": lambda row: row["target_calls_median"],
-    "R_GM": lambda row: row["R_GM"],
+    "R_GM, all families": lambda row: row["R_GM_all"],
+    "R_GM, in inference": lambda row: row["R_GM"],
 }
 
 
@@ -145,26 +146,77 @@ def headline(found: list[Source]) -> list[str]:
 
 
 def agreement(found: list[Source]) -> str:
-    """Whether the project's own verdicts repeat the published ones; "" with none to compare."""
+    """Whether the project's own verdicts repeat the published ones, contradict them or leave them open; "" with none.
+
+    Only a verdict on the other side of 1 contradicts.
+    """
     article = {row["context_tokens"]: row["verdict"] for row in found[0].rows}
     lines = []
     for source in found[1:]:
         rows = [r for r in source.rows if r["verdict"] != "no interval" and r["context_tokens"] in article]
-        same, other = (
-            [
-                text.context_name(r["context_tokens"])
-                for r in rows
-                if (r["verdict"] == article[r["context_tokens"]]) is alike
-            ]
-            for alike in (True, False)
-        )
-        if same:
-            lines.append(f"{source.label} repeats the published verdict at {text.listed(same)}.")
-        if other:
+        kinds: dict[str, list[str]] = {"same": [], "open": [], "other": []}
+        for r in rows:
+            known = article[r["context_tokens"]]
+            kind = (
+                "same"
+                if r["verdict"] == known
+                else "open"
+                if "undecided" in (r["verdict"], known)
+                else "other"
+            )
+            kinds[kind].append(text.context_name(r["context_tokens"]))
+        if kinds["same"]:
+            lines.append(f"{source.label} repeats the published verdict at {text.listed(kinds['same'])}.")
+        if kinds["open"]:
+            nothing = "" if kinds["other"] else "; nothing here contradicts it"
             lines.append(
-                f"{source.label} comes to another verdict than the published one at {text.listed(other)}."
+                f"{source.label} is undecided at {text.listed(kinds['open'])}, where the published study has a "
+                f"verdict{nothing}."
+            )
+        if kinds["other"]:
+            lines.append(
+                f"{source.label} contradicts the published verdict at {text.listed(kinds['other'])}."
             )
     return " ".join(lines)
+
+
+def left_out(found: list[Source]) -> list[str]:
+    """How many cells a timing check took out of the inference, and what all cells give where that changes a verdict."""
+    lines = []
+    for source in found:
+        if source.results is None or source.results.quick:
+            continue
+        n, kept = (sum(int(row[name]) for row in source.rows) for name in ("n", "n_in_inference"))
+        cells = f"{n - kept} of {text.counted(n, 'cell')}"
+        told = f"In {source.results.named} {cells} failed a timing check and left the inference"
+        lines.append(
+            f"{told}. {_with_all(source)}"
+            if n > kept
+            else f"In {source.results.named} no cell failed a timing check."
+        )
+    return lines
+
+
+def _with_all(source: Source) -> str:
+    from specdec_lib.analysis import sensitivity_table
+
+    assert source.results is not None
+    table: Any = sensitivity_table(source.results.families, source.results.design)
+    main = {row["context_tokens"]: row["verdict"] for row in source.rows}
+    rows = [
+        row for row in table[table["variant"] == "all cells"].to_dict("records")
+        if row["verdict"] not in (main[row["context_tokens"]], "no interval")
+    ]  # fmt: skip
+    if not rows:
+        return "With all cells no verdict is another one."
+    each = text.listed(
+        f"{text.estimate(row)} at {text.context_name(row['context_tokens'])} ({_SHORT[row['verdict']]})"
+        for row in rows
+    )
+    return f"With all cells R_GM is {each}: what was left out matters there."
+
+
+_SHORT = {"pays": "pays", "does not": "does not pay", "undecided": "undecided"}
 
 
 def missing_local(found: list[Source]) -> str:

@@ -35,7 +35,7 @@ def _machine(one: folders.Results) -> str:
 
 
 def layer_table(one: folders.Results, layer: str) -> pd.DataFrame:
-    """Per check and precision of ``layer``: subjects, rows, passed, worst value, limit."""
+    """Per check and precision of ``layer``: subjects, rows, passed, worst value, limit, and the unit of both."""
     table: Any = one.optional("correctness")
     rows = []
     if table is not None:
@@ -50,9 +50,23 @@ def layer_table(one: folders.Results, layer: str) -> pd.DataFrame:
                     "passed": int(part["passed"].sum()),
                     "worst": part["value"].max(),
                     "limit": part["limit"].max(),
+                    "unit": unit(str(check)),
                 }
             )
     return pd.DataFrame(rows)
+
+
+def unit(check: str) -> str:
+    """What a check's value and limit count."""
+    units = {
+        "tokens,": "tokens that differ",
+        "logits, M =": "logits",
+        "logits,": "share of the largest logit",
+        "margin": "logits",
+        "application, log-probability": "nats per token",
+        "application,": "1 if the form is lost",
+    }
+    return next(name for start, name in units.items() if check.startswith(start))
 
 
 def layer_sentence(frame: folders.Table, layer: str, one: folders.Results) -> str:
@@ -62,10 +76,32 @@ def layer_sentence(frame: folders.Table, layer: str, one: folders.Results) -> st
     if failed.empty:
         return f"All {number(int(frame['rows'].sum()))} checks of the {layer} layer pass.{note}"
     parts = [
-        f"{row['check']} ({row['rows'] - row['passed']} of {row['rows']} outside)"
+        f"{row['check']} ({row['rows'] - row['passed']} of {row['rows']}: {outside(one, row)}, where the limit is "
+        f"{number(float(row['limit']))})"
         for row in failed.to_dict("records")
     ]
-    return f"**Outside the limit:** {text.listed(parts)}.{note}"
+    return f"**Outside the limit:** {text.listed(parts)}. {CONSEQUENCES[layer]}{note}"
+
+
+# What a failed check of a layer means for a reader.
+CONSEQUENCES = {
+    "algorithmic": "There the rule does not keep the target's output: nothing that follows can be trusted.",
+    "numerical": "There a block is not the same computation as its steps within rounding.",
+    "margin": "A token that wide of the target's choice is no near-tie: there is a bug.",
+    "application": "For such a text this study does not claim that speculation's is as good as plain "
+    "decoding's: after a "
+    "near-tie that rounding flipped it is another text, and the FP32 target finds it that much less probable.",
+}
+
+
+def outside(one: folders.Results, row: Any) -> str:
+    """ "0.226 nats per token, family log-analysis": every value of a check outside its limit, and whose it is."""
+    table: Any = one.optional("correctness")
+    wrong = table[(table["check"] == row["check"]) & (table["dtype"] == row["precision"]) & ~table["passed"]]
+    worst = wrong.groupby("subject", sort=False)["value"].max()
+    return text.listed(
+        f"{number(float(value))} {unit(row['check'])}, {subject}" for subject, value in worst.items()
+    )
 
 
 def show_grid(root: Path | None = None) -> None:

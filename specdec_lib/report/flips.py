@@ -48,10 +48,22 @@ def flips_sentence(one: folders.Results, part: folders.Table, dtype: str) -> str
         else "**not only near-ties: a flip this wide is no rounding of a tie**"
     )
     return (
-        f"{start} and {flips} of {text.counted(n, 'argmax', 'argmaxes')} "
-        f"{'flips' if flips == 1 else 'flip'}; the widest margin of a flip is {number(margin)}, where the frozen limit "
+        f"{start} and the argmax of {flips} of {text.counted(n, 'row')} {'flips' if flips == 1 else 'flip'}, at "
+        f"least {positions_told(part)} positions (blocks of every width start at one place, so rows "
+        f"repeat); the widest margin of a flip is {number(margin)}, where the frozen limit "
         f"is {limit:g}: {kind}."
     )
+
+
+def positions_told(part: folders.Table) -> str:
+    """ "2 of 54": positions at which some width flips, at least, and all that the widest blocks hold.
+
+    Row j of every block predicts the same token, so the rows of several widths are no independent cases. A table counts
+    flips per width and not by position: the width with most of them is a lower bound.
+    """
+    head: Any = part[part["operation"] == "head"]
+    cells = head.groupby(["context_tokens", "family"])
+    return f"{int(cells['flips_n'].max().sum())} of {int(cells['width'].max().sum())}"
 
 
 EQUALITY = {"families with equal tokens": lambda row: f"{row['identical_families_n']} of {row['n']}"}
@@ -69,17 +81,15 @@ def equality(root: Path | None = None) -> list[str]:
     """Families with equal tokens in both arms, as published and ours."""
     given = published.confirmatory(root)
     shown = text.listed(
-        f"{row['identical_families_n']} of {row['n']} at {text.context_name(row['context_tokens'])}"
+        f"{row['identical_families_n']} of {text.families(row['n'])} at {text.context_name(row['context_tokens'])}"
         for row in given.to_dict("records")
     )
-    lines = [
-        f"Published (BF16): both arms give the same tokens in {shown} families, each arm alone repeats itself."
-    ]
+    lines = [f"Published (BF16): both arms give the same tokens for {shown}; each arm alone repeats itself."]
     for one in folders.measured(root, real_only=True):
         cells: Any = one.runs[one.runs["arm"] == "spec"].groupby(["context_tokens", "family"])
         equal = cells["first_divergence_tokens"].apply(lambda column: bool(column.isna().all()))
         each = text.listed(
-            f"{int(part.sum())} of {len(part)} at {text.context_name(int(context))}"
+            f"{int(part.sum())} of {text.families(len(part))} at {text.context_name(int(context))}"
             for context, part in equal.groupby(level=0)
         )
         lines.append(f"In {one.named} ({one.hardware}): {each}.")

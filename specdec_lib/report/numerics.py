@@ -18,6 +18,7 @@ PHASE, FILE = "numerics", "numerics.csv"
 BITS = {"bf16": 8, "fp32": 24}  # of the significand, the hidden one included
 # Sums over products: a library may cut them up differently for another number of rows. The others work on one row.
 SUMS = ("qkv", "attention", "o", "gate/up", "down", "head")
+ABOUT = 4  # "about n times" holds within this factor
 _BLOCK = ["context_tokens", "family", "width"]
 
 
@@ -53,7 +54,11 @@ def show_summary(root: Path | None = None) -> None:
     """Every folder and precision in one table: first operation, flips, groups of widths; equal tokens beside."""
     if rows := [row for one, table in _measured(root) for row in summary_rows(one, table)]:
         each = " ".join(f"{one.label}: {one.hardware}." for one, _ in _measured(root))
-        caption = f"Blocks against single steps, side by side. Flips: of all rows compared. {each}"
+        caption = (
+            "Blocks against single steps, side by side. Flips: of the rows of all widths, which start at "
+            "one place and so "
+            f"hold the same positions again. {each}"
+        )
         style.table(pd.DataFrame(rows, dtype=object), caption=caption, csv=_measured(root)[0][0].csv(FILE))
     flips.show_equality_table(root)
 
@@ -77,7 +82,8 @@ def summary_rows(one: folders.Results, table: folders.Table) -> list[dict[str, A
                 "precision": str(dtype).upper(),
                 "first operation to differ (blocks)": text.listed(f"{name} ({n})" for name, n in first.items())
                 or "none",
-                "argmax flips": f"{flipped} of {int(head['width'].sum())}",
+                "rows whose argmax flips": f"{flipped} of {int(head['width'].sum())}",
+                "at least so many positions": flips.positions_told(part),
                 "widest margin of a flip": number(float(head["flip_margin_max"].max())) if flipped else "no flip",
                 "widths with the same logits": shown,
                 "repeats itself": bool(part["deterministic"].all()),
@@ -101,7 +107,7 @@ def show_prediction(root: Path | None = None) -> None:
 
 
 def show_finding(root: Path | None = None) -> None:
-    """Where the difference starts, what flips, which widths agree, whether it repeats."""
+    """Where the difference starts, what flips, which widths agree, whether it repeats; then what held."""
     for one, table in _measured(root):
         text.say(f"**{one.label}.**")
         for name, part in table.groupby("dtype", sort=True):
@@ -112,7 +118,7 @@ def show_finding(root: Path | None = None) -> None:
                 flips.flips_sentence(one, part, dtype),
             )
             text.say(" ".join([*lines, groups_sentence(part)]))
-        text.say(determinism_sentence(table))
+        text.say(determinism_sentence(table), *(f"- {line}" for line in outcomes(one, table)))
     mechanisms.say_if_unmeasured(PHASE, root)
 
 
@@ -167,10 +173,78 @@ def first_sentence(part: folders.Table, dtype: str) -> str:
     where = f"layer {layers[0]}" if len(layers) == 1 else f"layers {layers[0]} to {layers[-1]}"
     each = text.listed(f"{name} ({n})" for name, n in counts.items())
     return (
-        f"In {dtype.upper()} {len(first)} of {number(blocks)} blocks differ from single steps. The first "
-        "operation to "
-        f"differ is {each}, in {where}."
+        f"In {dtype.upper()} {len(first)} of {number(blocks)} blocks differ from single steps in at least "
+        "one operation. "
+        f"The first operation to differ is {each}, in {where}. {logits_sentence(part)}"
     )
+
+
+def logits_sentence(part: folders.Table) -> str:
+    """What of that reaches the logits: a difference inside need not."""
+    head: Any = part[part["operation"] == "head"]
+    same, row = int((head["chained_max"] == 0).sum()), int((head["group_width"] == 1).sum())
+    n = text.counted(len(head), "block")
+    if not row:
+        return f"The logits of no block are those of single steps, not even those of its first row ({n})."
+    return (
+        f"The logits of all rows are those of single steps in {same} of {n}, those of the first row in "
+        f"{row}: there the "
+        "difference is rounded away again."
+    )
+
+
+def outcomes(one: folders.Results, table: folders.Table) -> list[str]:
+    """Each claim of :func:`show_prediction` and of the page, held or failed."""
+    alone = {str(dtype): part.groupby("operation", sort=False)["alone_max"].max()
+             for dtype, part in table.groupby("dtype", sort=True)}  # fmt: skip
+    differing = {
+        dtype: [name for name in OPERATIONS if worst.get(name, 0) > 0] for dtype, worst in alone.items()
+    }
+    wrong = sorted({name for names in differing.values() for name in names} - set(SUMS), key=OPERATIONS.index)
+    rows = [
+        (
+            "Only sums over products differ on equal inputs",
+            not wrong,
+            f"also {text.listed(wrong)}" if wrong else "",
+        ),
+        ("Every path repeats itself", bool(table["deterministic"].all()), ""),
+    ]
+    if set(differing) == set(BITS):
+        low, high = (differing[dtype] or ["none"] for dtype in ("bf16", "fp32"))
+        found = f"BF16: {text.listed(low)}; FP32: {text.listed(high)}"
+        rows.append(("Both precisions differ in the same operations", low == high, found))
+        factor = 2 ** (BITS["fp32"] - BITS["bf16"])
+        ratio = {
+            name: float(alone["bf16"][name] / alone["fp32"][name])
+            for name in low
+            if name in high and name != "none"
+        }
+        told = text.listed(f"{name} {number(value)}" for name, value in ratio.items())
+        rows.append(
+            (f"FP32's differences are about {factor:,} times smaller",
+             bool(ratio) and all(1 / ABOUT <= value / factor <= ABOUT for value in ratio.values()),
+             f"times smaller, where both differ: {told}" if ratio else "no operation differs in both")
+        )  # fmt: skip
+    for dtype, limit in (("fp32", None), ("bf16", one.design.analysis.margin.bf16)):
+        head: Any = table[(table["operation"] == "head") & (table["dtype"] == dtype)]
+        if head.empty:
+            continue
+        flipped, widest = int(head["flips_n"].sum()), float(head["flip_margin_max"].max())
+        if limit is None:
+            rows.append(("No argmax flips in FP32", not flipped, f"{flipped} rows" if flipped else ""))
+        else:
+            held = not flipped or widest <= limit
+            rows.append(
+                (
+                    "In BF16 only near-ties flip",
+                    held,
+                    f"widest margin {number(widest)}" if flipped else "none",
+                )
+            )
+    return [
+        f"{claim}: {'**held**' if held else '**failed**'}{f' ({found})' if found else ''}."
+        for claim, held, found in rows
+    ]
 
 
 def alone_sentence(part: folders.Table, dtype: str) -> str:

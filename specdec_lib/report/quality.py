@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.report import compare, folders, style, text
+from specdec_lib.report.style import number
 
 
 def show_exclusions(found: list[compare.Source]) -> None:
@@ -27,7 +28,16 @@ def exclusions(one: folders.Results) -> pd.DataFrame:
     from specdec_lib.analysis import exclusions_table
 
     table = exclusions_table(one.runs, one.design)
-    table = table.assign(context=[text.context_name(context) for context in table["context_tokens"]])
+    shown = {
+        name: [
+            number(value)
+            if check == "deterministic"
+            else text.percent(value)  # how many outputs; all others are shares
+            for check, value in zip(table["check"], table[name], strict=True)
+        ]
+        for name in ("value", "limit")
+    }
+    table = table.assign(context=[text.context_name(context) for context in table["context_tokens"]], **shown)
     return pd.DataFrame(table[["context", "family", "check", "value", "limit", "note"]])
 
 

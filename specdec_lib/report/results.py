@@ -45,18 +45,24 @@ def prefill_sentences(found: list[compare.Source]) -> list[str]:
         if source.results is None:
             continue
         pairs = [(row["R_GM"], row["R_GM_with_prefill"]) for row in source.rows if row["R_GM"] == row["R_GM"]]
-        nearer = [abs(with_prefill - 1) < abs(plain - 1) for plain, with_prefill in pairs]
-        words = (
-            "towards 1"
-            if all(nearer)
-            else "away from 1"
-            if not any(nearer)
-            else "towards 1 in some contexts only"
-        )
-        shown = text.listed(f"{number(plain)} to {number(with_prefill)}" for plain, with_prefill in pairs)
+        words = [_moved(*pair) for pair in pairs]
+        each = [
+            f"{number(plain)} to {number(with_prefill)}{'' if len(set(words)) == 1 else f' ({word})'}"
+            for (plain, with_prefill), word in zip(pairs, words, strict=True)
+        ]
         if pairs:
-            lines.append(f"In {source.results.named} counting the prefill moves R_GM {words}: {shown}.")
+            how = f" {words[0]}" if len(set(words)) == 1 else ""
+            lines.append(
+                f"In {source.results.named} counting the prefill moves R_GM{how}: {text.listed(each)}."
+            )
     return lines
+
+
+def _moved(plain: float, with_prefill: float) -> str:
+    """Where the prefill takes a ratio."""
+    if (plain - 1) * (with_prefill - 1) < 0:
+        return "across 1"
+    return "towards 1" if abs(with_prefill - 1) < abs(plain - 1) else "away from 1"
 
 
 def show_forest(found: list[compare.Source], root: Path | None = None) -> None:
@@ -122,11 +128,11 @@ def acceptance_sentences(found: list[compare.Source]) -> list[str]:
         loops: Any = source.results.families["repeated_ngram_share"]
         above = [row for row in source.rows if row["R_GM_all"] > 1]
         enough = (
-            "enough for R above 1 at every context"
+            "enough for R_GM over all families above 1 at every context"
             if len(above) == len(source.rows)
-            else "not enough for R above 1 at any context"
+            else "not enough for R_GM over all families above 1 at any context"
             if not above
-            else f"enough for R above 1 at "
+            else f"enough for R_GM over all families above 1 at "
             f"{text.listed(text.context_name(row['context_tokens']) for row in above)} only"
         )
         looped = (
@@ -141,6 +147,18 @@ def acceptance_sentences(found: list[compare.Source]) -> list[str]:
             f"{text.span(row['tokens_per_round_median'] for row in source.rows)} tokens: {enough}. {looped}"
         )
     return lines
+
+
+def show_finding(found: list[compare.Source], root: Path | None = None) -> None:
+    """The verdicts in short, what was left out for them, and how they stand to the published ones."""
+    ours = [source for source in found if source.results and not source.results.quick]
+    text.say(
+        *(f"In {source.results.named} speculative decoding {text.verdict_overview(source.rows)}."
+          for source in ours if source.results),
+        *compare.left_out(found), compare.agreement(found),
+    )  # fmt: skip
+    if not ours:
+        text.say(*_missing(found, root))
 
 
 def _cells(source: compare.Source, context: int) -> Any:

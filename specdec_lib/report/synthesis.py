@@ -20,6 +20,7 @@ from specdec_lib.report.waterfall import (
     VERIFY,
     Waterfall,
     complete,
+    decider,
     limit,
     published_waterfalls,
     waterfalls,
@@ -66,7 +67,8 @@ def show_waterfall(root: Path | None = None) -> None:
             f"{one.label}: {one.hardware}. AR steps; what is given back is against the reference engine."
         )
         style.table(table(found), caption=caption, csv=csv)
-        text.say(*(part for fall in found for part in findings(fall)), overall(found, root))
+        told = [part for fall in found for part in findings(fall)]
+        text.say(*mechanisms.conclusions(one, *told, overall(found, root)))
     if not shown:
         text.say(
             *dict.fromkeys(
@@ -113,12 +115,21 @@ def findings(fall: Waterfall) -> list[str]:
 
 
 def overall(found: list[Waterfall], root: Path | None = None) -> str:
-    """What stands between the reference engine and R = 1: nothing, acceptance, or the draft."""
+    """What stands between the reference engine and R = 1, measured and published."""
+    phases: Any = published.phases(root)
+    theirs = phases[(phases["phase"] == "all-accept") & (phases["quantity"] == "R")]["value"]
+    named = "the draft was what is too dear" if theirs.max() < 1 else "the draft was not what decided"
+    measured = _where_the_limit_is(found)
+    return f"So {measured}. Published, with everything accepted: R = {text.span(theirs)}; there {named}."
+
+
+def _where_the_limit_is(found: list[Waterfall]) -> str:
+    """Per context: nothing, the engine, acceptance, or the draft; with what the data lack for a verdict."""
     kinds: dict[str, list[str]] = {}
     for fall in found:
-        kinds.setdefault(limit(fall), []).append(text.context_name(fall.context))
+        kinds.setdefault(limit(fall), []).append(text.context_name(fall.context) + weight(fall))
     words = {
-        "nothing": "the reference engine already pays at {}",
+        "nothing": "the reference engine's own R is above 1 at {}",
         "engine": "the reference formulation is in the way at {}: a better engine with the same draft passes R = 1",
         "acceptance": "acceptance is what is missing at {}: with everything accepted R passes 1",
         "draft": "the draft is what is too dear at {}: even with everything accepted R stays below 1, and with a free "
@@ -126,11 +137,42 @@ def overall(found: list[Waterfall], root: Path | None = None) -> str:
         "verification": "even a free draft does not pay at {}: the verification is too dear",
         "unknown": "the tables do not say at {}",
     }
-    here = "; ".join(words[kind].format(text.listed(names)) for kind, names in kinds.items())
-    phases: Any = published.phases(root)
-    theirs = phases[(phases["phase"] == "all-accept") & (phases["quantity"] == "R")]["value"]
-    named = "the draft was what is too dear" if theirs.max() < 1 else "the draft was not what decided"
-    return f"So {here}. Published, with everything accepted: R = {text.span(theirs)}; there {named}."
+    return "; ".join(words[kind].format(text.listed(names)) for kind, names in kinds.items())
+
+
+def weight(fall: Waterfall) -> str:
+    """What the R behind a conclusion lacks for a verdict, in brackets; "" where its interval is on one side of 1."""
+    verdict = fall.verdicts.get(decider(fall), "")
+    if verdict == "no interval":
+        return f" ({text.families(fall.n)}, no interval: not a verdict)"
+    return (
+        f" ({text.families(fall.n)}, the interval contains 1: not a verdict)"
+        if verdict == "undecided"
+        else ""
+    )
+
+
+def limit_sentences(root: Path | None = None) -> list[str]:
+    """What sets the limit, in short: published by its arithmetic, then every folder that has the tables for it."""
+    published_falls = published_waterfalls(root)
+    told = []
+    costs = [
+        {n: s for n, s in fall.parts.items() if n in (DRAFT, REPAIR, OVERHEAD)} for fall in published_falls
+    ]
+    largest = [max(parts, key=lambda name: parts[name]) for parts in costs]
+    if len(set(largest)) == 1:
+        spent = [parts[largest[0]] / fall.ar for parts, fall in zip(costs, published_falls, strict=True)]
+        told.append(
+            f"As published: {largest[0]} take {text.span(s * 100 for s in spent)} % of AR's whole time at "
+            "every context, "
+            "the largest part by the audit's arithmetic"
+            + (", and even with everything accepted (oracle) R stays below 1: the draft itself, not acceptance."
+               if all(limit(fall) in ("draft", "verification") for fall in published_falls) else ".")
+        )  # fmt: skip
+    for one in complete(root):
+        if not one.quick:
+            told.append(f"In {one.named} {_where_the_limit_is(waterfalls(one))}.")
+    return told
 
 
 def alt(fall: Waterfall) -> str:
@@ -157,7 +199,7 @@ def figure(fall: Waterfall) -> Figure:
     bars.append((f"SpecDec, reference ({fall.label})", 0.0, fall.spec, style.SPEC, number(fall.spec)))
     for name, steps in fall.saved.items():
         look = style.SERIES[2 if steps > 0 else 3]
-        bars.append((f"with {_labelled(fall, name)}", fall.spec, -steps, look, _signed(-steps)))
+        bars.append((f"with {_labelled(fall, name)}", fall.spec, -steps, look, f"{_signed(steps)} back"))
     fig, ax = plt.subplots(figsize=(WIDTH, 1.0 + 0.36 * len(bars)))
     right = max(max(left, left + width) for _, left, width, _, _ in bars)
     for y, (_, left, width, look, told) in enumerate(bars):
@@ -171,11 +213,15 @@ def figure(fall: Waterfall) -> Figure:
             edgecolor="white",
             linewidth=0.6,
         )
-        ax.text(max(left, left + width) + right * 0.015, y, told, va="center", fontsize=9)
+        # on white: the line of AR's time must not cross a number
+        ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+        ax.text(
+            max(left, left + width) + right * 0.015, y, told, va="center", fontsize=9, bbox=ground, zorder=4
+        )
     ax.axvline(fall.ar, color=style.INK, linewidth=1.0, linestyle=":", marker="")
     ax.set_yticks(range(len(bars)), [bar[0] for bar in bars], fontsize=9)
     ax.set_ylim(len(bars) - 0.4, -0.6)
-    ax.set_xlim(0, right * 1.14)
+    ax.set_xlim(0, right * 1.2)
     ax.set_xlabel("AR steps")
     ax.grid(axis="y", visible=False)
     fig.tight_layout()

@@ -7,10 +7,12 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.costmodel import GPU_BYTES_PER_S, PUBLISHED_K, PUBLISHED_TOKENS, predicted_R
-from specdec_lib.report import audit, compare, figures, folders, published, style, text
+from specdec_lib.report import audit, compare, figures, folders, mechanisms, published, style, text
+from specdec_lib.report.costline import CLEARLY
 from specdec_lib.report.style import number
 
-_CLOSE_CALL = 0.02  # two predictions this near to each other are not told apart
+_CLOSE_CALL = 0.02  # two predictions whose misses are this near to each other are not told apart
+MEASURED = "R_GM measured, all families"
 
 
 def ours(found: list[compare.Source]) -> list[folders.Results]:
@@ -89,13 +91,33 @@ def show_roofline(found: list[compare.Source]) -> None:
         for one in having
     )
     caption = (
-        f"Medians over families of AR's decode time per step, against the read bandwidth, measured by the same "
-        f"definition on every device ({each}). Published: against {GPU_BYTES_PER_S / 1e9:g} GB/s, the GPU's "
+        "Medians over families of AR's decode time per step, against the read bandwidth: one reading per "
+        "folder, the median "
+        f"of some sums over 512 MiB, by the same definition on every device; its spread was not kept "
+        f"({each}). Published: against {GPU_BYTES_PER_S / 1e9:g} GB/s, the GPU's "
         "nominal bandwidth."
     )
     frames = [(published.LABEL, published_roofline()), *((one.label, roofline(one)) for one in having)]
     style.table(beside(frames), caption=caption, csv=having[0].csv(folders.PROVENANCE))
-    text.say(*(roofline_sentence(one) for one in having))
+    text.say(*(roofline_sentence(one) for one in having), *bandwidth_sentences(having))
+
+
+def bandwidth_sentences(having: list[folders.Results]) -> list[str]:
+    """Folders of one hardware whose bandwidths are far apart: a single reading does not name a machine's bandwidth."""
+    by_machine: dict[str, list[folders.Results]] = {}
+    for one in having:
+        by_machine.setdefault(one.hardware, []).append(one)
+    told = []
+    for hardware, same in by_machine.items():
+        read = {one.named: one.provenance["device"]["read_bandwidth_bytes_per_s"] / 1e9 for one in same}
+        if max(read.values()) > (1 + CLEARLY) * min(read.values()):
+            each = text.listed(f"{number(value, 'GB/s')} in {name}" for name, value in read.items())
+            told.append(
+                f"{hardware} read {each}. One name does not mean one machine, nor one reading its "
+                "bandwidth: shares of the "
+                "one are not shares of the other."
+            )
+    return told
 
 
 def beside(frames: list[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
@@ -153,7 +175,9 @@ def roofline_sentence(one: folders.Results) -> str:
     shares = [row["achieved, GB/s"] * 1e9 / bandwidth for row in roofline(one).to_dict("records")]
     weak = min(shares) < 0.5
     told = (
-        "Less than half at some context: an R over this baseline says as much about the baseline."
+        "That is less than half at some context: a step there is not bound by its bytes, and an R over this "
+        "baseline says "
+        "as much about the baseline."
         if weak
         else "The baseline is not a weak one."
     )
@@ -192,7 +216,7 @@ def predictions(one: folders.Results, acceptance_alpha: float) -> pd.DataFrame:
                 )
                 for name, cost in costs.items()
             }
-            | {"R measured": measured[context]}
+            | {MEASURED: measured[context]}
         )
     return pd.DataFrame(rows)
 
@@ -205,17 +229,31 @@ def show_predictions(found: list[compare.Source]) -> None:
     if not having:
         text.say(text.not_measured("a prediction from this machine's own models"))
         return
-    each = "; ".join(f"{one.label}: {one.setup}" for one, _ in having)
+    each = "; ".join(f"{one.label}: {one.hardware}; {one.setup}" for one, _ in having)
     caption = (
         f"The cost line with alpha = {number(alpha)}, the mean of the published study, and v = 1, for every "
-        f"source's own engine (published: {published.SETUP}; {each})."
+        f"source's own engine (published: {published.HARDWARE}; {published.SETUP}; {each})."
     )
     frames = [
         (published.LABEL, published_predictions(found[0], alpha)),
         *((one.label, frame) for one, frame in having),
     ]
     style.table(beside(frames), caption=caption, csv=having[0][0].csv(folders.PROVENANCE))
-    text.say(*(prediction_sentence(one, frame) for one, frame in having))
+    for one, frame in having:
+        text.say(*mechanisms.conclusions(one, prediction_sentence(one, frame)))
+
+
+def show_finding(found: list[compare.Source]) -> None:
+    """Per folder: which simple machine it resembles, which stage is the largest, and how good its baseline is."""
+    alphas = [row["alpha_median"] for row in found[0].rows]
+    alpha = sum(alphas) / len(alphas)
+    for one in ours(found):
+        guessed = predictions(one, alpha)
+        told = [prediction_sentence(one, guessed)] if len(guessed) else []
+        told += [stage_sentence(one)] + ([] if roofline(one).empty else [roofline_sentence(one)])
+        text.say(*mechanisms.conclusions(one, " ".join(part for part in told if part)))
+    if not ours(found):
+        text.say(text.not_measured("where the time goes"))
 
 
 def published_predictions(article: compare.Source, alpha: float) -> pd.DataFrame:
@@ -227,7 +265,7 @@ def published_predictions(article: compare.Source, alpha: float) -> pd.DataFrame
     return pd.DataFrame(
         {"context": text.context_name(row["context_tokens"])}
         | {f"R if time follows {name}": guesses[name] for name in ("bytes", "layers")}
-        | {"R measured": row["R_GM"]}
+        | {MEASURED: row["R_GM"]}
         for row in article.rows
     )
 
@@ -237,17 +275,14 @@ def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
     wins = []
     for row in frame.to_dict("records"):
         off = {
-            name: abs(row[f"R if time follows {name}"] / row["R measured"] - 1)
-            for name in ("bytes", "layers")
+            name: abs(row[f"R if time follows {name}"] / row[MEASURED] - 1) for name in ("bytes", "layers")
         }
-        wins.append(
-            min(off, key=lambda name: off[name])
-            if abs(off["bytes"] - off["layers"]) > _CLOSE_CALL
-            else "neither"
-        )
+        nearer, farther = sorted(off, key=lambda name: off[name])
+        clear = off[farther] - off[nearer] > max(_CLOSE_CALL, CLEARLY * off[farther])
+        wins.append(nearer if clear else "neither")
     if len(set(wins)) == 1:
         if wins[0] == "neither":
-            return f"In {one.named} the two predictions are equally far from what was measured."
+            return f"In {one.named} the two predictions are about equally far from what was measured: it tells neither."
         return (
             f"In {one.named} what was measured is nearer to the prediction from {wins[0]} at every context."
         )

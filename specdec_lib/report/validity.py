@@ -13,7 +13,7 @@ from specdec_lib.report.style import number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COMMAND = "make runs PROFILE=cpu-full"
+COMMAND = "make runs PROFILE=cpu-full AS=my-cpu-full"
 SLOWDOWN = 1.1
 _ARMS = ("ar", "ar-again")
 
@@ -33,8 +33,9 @@ def _show_aa(one: folders.Results) -> None:
         {"context": text.context_name(row["context_tokens"]), "runs": runs, "R_GM": text.estimate(row),
          "families": row["n_in_inference"],
          "interval contains 1": _holds(row)}
-        for runs, table in (("A/A", plain), (f"second arm slowed by "
-                                             f"{text.percent(SLOWDOWN - 1, 0)}", planted))
+        for runs, table in (("A/A, as measured", plain),
+                            (f"{text.percent(SLOWDOWN - 1, 0)} added to the second arm's recorded times (arithmetic)",
+                             planted))
         for row in table.to_dict("records")
     ]  # fmt: skip
     caption = (
@@ -83,7 +84,7 @@ def planted_sentence(planted: pd.DataFrame) -> str:
     if not rows:
         return ""
     seen = [text.context_name(row["context_tokens"]) for row in rows if row["high"] < 1]
-    name = f"A planted slow-down of {text.percent(SLOWDOWN - 1, 0)}"
+    name = f"A slow-down of {text.percent(SLOWDOWN - 1, 0)}, added to the recorded times (arithmetic, no slowed run),"
     if len(seen) == len(rows):
         return f"{name} is found at every context."
     return (
@@ -128,6 +129,71 @@ def threshold_sentence(frame: pd.DataFrame) -> str:
         if other
         else "The frozen limits are the rule's."
     )
+
+
+def show_finding(root: Path | None = None) -> None:
+    """What A/A runs say of the checks, of R = 1 and of a small effect; and the simulation of the interval."""
+    found = folders.all_with("aa.csv", root)
+    for one in found:
+        plain, planted, families = aa(one)
+        text.say(f"**{one.label}.** {' '.join(finding_sentences(one, plain, planted, families))}")
+    table: Any = (
+        None if (first := folders.first_with("coverage.csv", root)) is None else first.optional("coverage")
+    )
+    if first is not None:
+        text.say(coverage_sentences(table, first.design.analysis.interval.method)[0])
+    if not found and first is None:
+        text.say(text.not_measured("AR against AR", COMMAND))
+
+
+def finding_sentences(
+    one: folders.Results, plain: folders.Table, planted: folders.Table, families: folders.Table
+) -> list[str]:
+    """How many A/A cells the checks refuse, whether that leaves enough to decide anything, and what was decided."""
+    n, failed = len(families), int((~families["in_inference"]).sum())
+    by_check = {
+        name: int(families[f"{name}_passed"].eq(False).sum()) for name in one.design.analysis.exclude_on
+    }
+    each = text.listed(f"{name} ({hits})" for name, hits in by_check.items() if hits)
+    told = [
+        f"{failed} of {text.counted(n, 'A/A cell')} {'fails' if failed == 1 else 'fail'} a timing check"
+        + (f": {each}. Nothing differs between their arms, so on this machine the checks reject about "
+           f"{text.percent(failed / n, 0)} of cells for noise alone." if failed else ".")
+    ]  # fmt: skip
+    if (above := above_the_cap(one)) is not None:
+        over, checks = above
+        if over:
+            told.append(
+                f"For {over} of {text.counted(checks, 'check')} the 95th percentile lies above the largest "
+                "limit that the "
+                "rule allows: the machine is noisier than the study accepts, and cells will be lost."
+            )
+    decided = [
+        text.context_name(row["context_tokens"])
+        for row in plain.to_dict("records")
+        if row["low"] == row["low"]
+    ]
+    rest = [
+        text.context_name(row["context_tokens"])
+        for row in plain.to_dict("records")
+        if row["low"] != row["low"]
+    ]
+    if rest:
+        told.append(
+            f"Whether A/A is 1, and whether a slow-down of {text.percent(SLOWDOWN - 1, 0)} would be seen, could not be "
+            f"decided at {text.listed(rest)}: the cells that are left are too few for an interval."
+        )
+    if decided:
+        told += [aa_sentence(plain, families), planted_sentence(planted)]
+    return told
+
+
+def above_the_cap(one: folders.Results) -> tuple[int, int] | None:
+    """Checks whose 95th percentile over A/A cells exceeds twice the default, the most that the rule allows; of all."""
+    table: Any = one.optional("thresholds")
+    if table is None:
+        return None
+    return int((table["observed"] > 2 * table["default"]).sum()), len(table)
 
 
 def show_coverage(root: Path | None = None) -> None:

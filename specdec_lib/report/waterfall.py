@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from specdec_lib.costmodel import PUBLISHED_K, PUBLISHED_TOKENS, Counts, counts_from_trace
@@ -40,6 +40,9 @@ class Waterfall:
     labels: dict[str, str]
     extrapolated: bool
     label: str = "real"  # of the reference engine's own run
+    verdicts: dict[str, str] = field(
+        default_factory=dict
+    )  # of R_GM, by change; REFERENCE is the engine itself
 
     @property
     def R(self) -> float:
@@ -51,7 +54,18 @@ def waterfalls(one: folders.Results) -> list[Waterfall]:
     """One per context, from the folder's tables."""
     ratios = {phase: mechanisms.by_family(one, phase) for phase in {phase for phase, _ in CHANGES.values()}}
     fit, traces = mechanisms.read(one, FIT, "cost-fit"), mechanisms.traces(one)
-    return compose(fit, traces, ratios, one.profile.k, one.profile.new_tokens)
+    found = compose(fit, traces, ratios, one.profile.k, one.profile.new_tokens)
+    interval = one.design.analysis.interval
+    given = {
+        (row["context"], phase, row["variant"]): str(row["verdict"])
+        for phase, cells in ratios.items() for row in mechanisms.summarised(cells, interval).to_dict("records")
+    }  # fmt: skip
+    names = {REFERENCE: (PHASE, REFERENCE)} | CHANGES
+    return [
+        replace(fall, verdicts={name: given[fall.context, *key] for name, key in names.items()
+                                if (fall.context, *key) in given})
+        for fall in found
+    ]  # fmt: skip
 
 
 def compose(fit: Table, traces: Table, ratios: dict[str, Table], k: int, new_tokens: int) -> list[Waterfall]:
@@ -136,6 +150,13 @@ def limit(fall: Waterfall) -> str:
     if after["all accepted"] < fall.ar:
         return "acceptance"
     return "draft" if after["draft-free"] < fall.ar else "verification"
+
+
+def decider(fall: Waterfall) -> str:
+    """The run whose R settles :func:`limit`: the reference engine's own, the best engine's, or an oracle's."""
+    engines = {name: steps for name, steps in fall.saved.items() if name in ENGINES}
+    best = max(engines, key=lambda name: engines[name], default=REFERENCE)
+    return {"nothing": REFERENCE, "engine": best, "acceptance": "all accepted"}.get(limit(fall), "draft-free")
 
 
 def _of(table: Table, variant: str) -> Table:
