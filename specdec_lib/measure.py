@@ -60,7 +60,8 @@ class Study(NamedTuple):
         return {
             "kind": kind, "name": name, "profile": p.name, "design_hash": self.design_hash,
             ENGINE: paths.measuring_hash(p.captured or kind == "graphs"), "pair": p.pair,
-            "device": self.machine["device"], "dtype": self.machine["dtype"], "new_tokens": p.new_tokens, "prefill_chunk": p.prefill_chunk, **how,
+            "device": self.machine["device"], "dtype": self.machine["dtype"], "new_tokens": p.new_tokens,
+            "prefill_chunk": p.prefill_chunk, **how,
             **fields,
         }  # fmt: skip
 
