@@ -138,9 +138,9 @@ def numerics(one: folders.Results) -> str:
             if len(first)
             else "nothing differs"
         )
-        parts.append(
-            f"in {str(dtype).upper()} {where}, and the choice flips at {flips.positions_told(part)} positions"
-        )
+        flipped = bool(part["flips_n"].fillna(0).sum())
+        where_flips = f"at {flips.positions_told(part)} positions at least" if flipped else "nowhere"
+        parts.append(f"in {str(dtype).upper()} {where}, and the choice flips {where_flips}")
     return "; ".join(parts) + "."
 
 

@@ -204,19 +204,30 @@ def _with_all(source: Source) -> str:
     table: Any = sensitivity_table(source.results.families, source.results.design)
     main = {row["context_tokens"]: row["verdict"] for row in source.rows}
     rows = [
-        row for row in table[table["variant"] == "all cells"].to_dict("records")
-        if row["verdict"] not in (main[row["context_tokens"]], "no interval")
-    ]  # fmt: skip
-    if not rows:
-        return "With all cells no verdict is another one."
-    each = text.listed(
+        row
+        for row in table[table["variant"] == "all cells"].to_dict("records")
+        if row["verdict"] != "no interval"
+    ]
+    other = [row for row in rows if main[row["context_tokens"]] not in (row["verdict"], "no interval")]
+    bare = [row for row in rows if main[row["context_tokens"]] == "no interval"]
+    told = [f"With all cells R_GM is {_each(other)}: what was left out matters there."] if other else []
+    if bare:
+        told.append(
+            f"What is left is too little for a verdict; with all cells, noise included, R_GM is {_each(bare)}, on which "
+            "no "
+            "verdict can rest either."
+        )
+    return " ".join(told) or "With all cells no verdict is another one."
+
+
+def _each(rows: list[Row]) -> str:
+    return text.listed(
         f"{text.estimate(row)} at {text.context_name(row['context_tokens'])} ({_SHORT[row['verdict']]})"
         for row in rows
     )
-    return f"With all cells R_GM is {each}: what was left out matters there."
 
 
-_SHORT = {"pays": "pays", "does not": "does not pay", "undecided": "undecided"}
+_SHORT = {"pays": "above 1", "does not": "below 1", "undecided": "undecided"}
 
 
 def missing_local(found: list[Source]) -> str:
