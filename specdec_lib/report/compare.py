@@ -213,9 +213,8 @@ def _with_all(source: Source) -> str:
     told = [f"With all cells R_GM is {_each(other)}: what was left out matters there."] if other else []
     if bare:
         told.append(
-            f"What is left is too little for a verdict; with all cells, noise included, R_GM is {_each(bare)}, on which "
-            "no "
-            "verdict can rest either."
+            f"What is left is too little for a verdict; with all cells, noise included, R_GM is {_each(bare)}; "
+            "no verdict can rest on that either."
         )
     return " ".join(told) or "With all cells no verdict is another one."
 
