@@ -8,13 +8,13 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 VENV ?= .venv
 PROFILE ?= cpu
-AS ?=
+INTO ?=
 ARGS ?=
 PY := $(VENV)/bin/python
 # Modules, never console scripts: those carry the absolute path of the environment they were installed in.
 PIPELINE := $(PY) -m specdec_lib.pipeline
-# A committed profile measured here: make runs PROFILE=cpu-full AS=my-full writes to data/my-full.
-MEASURED_AS := $(if $(AS),--as $(AS))
+# A committed profile measured here: make runs PROFILE=cpu-full INTO=my-full writes to data/my-full.
+MEASURED_AS := $(if $(INTO),--as $(INTO))
 # The stamp holds the lock's content hash, so a clone or `touch` does not rebuild the environment.
 LOCK_HASH = $$(sha256sum < requirements.lock | cut -c1-64)
 
@@ -22,7 +22,7 @@ LOCK_HASH = $$(sha256sum < requirements.lock | cut -c1-64)
 
 help:  ## show this
 	@grep -hE '^[a-z.]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
-	@echo "Variables: PROFILE=$(PROFILE) (make doctor lists them)  AS=my-NAME (another folder)  VENV=$(VENV)  PYTHON=$(PYTHON)  ARGS="
+	@echo "Variables: PROFILE=$(PROFILE) (make doctor lists them)  INTO=my-NAME (another folder)  VENV=$(VENV)  PYTHON=$(PYTHON)  ARGS="
 
 env:  ## the environment in .venv, from requirements.lock
 	@if [ "$$(cat $(VENV)/.specdec-stamp 2>/dev/null)" != "$(LOCK_HASH)" ]; then \

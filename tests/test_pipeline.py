@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -292,7 +294,7 @@ def test_a_committed_profile_says_how_to_measure_it_here(
 
     monkeypatch.setattr(runner, "run_profile", run)
     assert main(["runs", "--profile", "cpu-full"]) == 0
-    assert "make runs PROFILE=cpu-full AS=my-cpu-full" in capsys.readouterr().err
+    assert "make runs PROFILE=cpu-full INTO=my-cpu-full" in capsys.readouterr().err
     assert main(["runs", "--profile", "cpu-full", "--as", "my-full"]) == 0
     assert asked[1] == {"profile": "cpu-full", "again": False, "named": "my-full"}
     said = capsys.readouterr().err
@@ -322,3 +324,14 @@ def test_doctor_says_what_each_profile_lacks() -> None:
     assert "no GPU" in doctor.missing(design.profile("qwen-8gb"), small)
     large = doctor.Machine(8, 64 << 30, 64 << 30, 1 << 40, "GPU", 8 << 30, "1", "2.13", True, "x")
     assert all(doctor.missing(design.profile(name), large) == [] for name in design.profiles)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+@pytest.mark.parametrize(("given", "passed"), [([], []), (["INTO=my-full"], ["--as", "my-full"])])
+def test_make_passes_on_what_was_typed_and_nothing_else(given: list[str], passed: list[str]) -> None:
+    """make has variables of its own (AS is an assembler): one of ours by such a name would never be empty."""
+    for target in ("book", "runs"):
+        shown = subprocess.run(
+            ["make", "-n", target, *given], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        )
+        assert shown.stdout.splitlines()[-1].split()[3:] == [target, "--profile", "cpu", *passed]

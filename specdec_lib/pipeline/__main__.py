@@ -95,7 +95,7 @@ def _runs(root: Path, options: argparse.Namespace) -> int:
         _say(
             f"data/{options.profile} holds committed results: finished jobs are kept as they were measured, only "
             f"what is missing is measured here.\nTo measure all of it on this machine: "
-            f"make runs PROFILE={options.profile} AS=my-{options.profile}"
+            f"make runs PROFILE={options.profile} INTO=my-{options.profile}"
         )
     outcome = run_profile(root, options.profile, again=options.again, named=options.named)
     done = f"{len(outcome.executed)} steps executed" if outcome.executed else "nothing executed"

@@ -58,7 +58,7 @@ def headline(found: list[Source]) -> Figure:
             row = next((row for row in source.rows if row["context_tokens"] == length), None)
             if row is None:
                 continue
-            if row["R_GM"] != row["R_GM"]:  # no family passed the checks: described, not inferred
+            if text.described_only(row):
                 row = row | {"R_GM": row["R_GM_all"]}
             y += 1
             names[y] = source.label.replace(" (", "\n(")

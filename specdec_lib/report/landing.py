@@ -37,6 +37,6 @@ def caption(found: list[compare.Source]) -> str:
     return (
         "R_GM, the geometric mean over prompt families of AR time / SpecDec time for 64 new tokens; bars "
         "are intervals "
-        "over families, hollow markers have none; where no family passed the timing checks, R_GM of all. "
+        "over families, hollow markers have none; where too few families passed the timing checks, R_GM of all. "
         + " ".join(each)
     )

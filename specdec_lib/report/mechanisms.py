@@ -350,7 +350,7 @@ def missing(phase: str, root: Path | None = None) -> list[str]:
     ]  # fmt: skip
     lines = [text.not_measured(f"{phase}, profile `{name}`", f"make runs PROFILE={name}") for name in absent]
     chosen = _profile_for(phase, root)
-    command = f"make runs PROFILE={chosen}" + f" AS=my-{chosen}" * profiles[chosen].committed
+    command = f"make runs PROFILE={chosen}" + f" INTO=my-{chosen}" * profiles[chosen].committed
     if (
         all(one.committed for one in found) and chosen not in absent
     ):  # the same profile twice would only confuse

@@ -76,13 +76,27 @@ def percent(share: float | None, digits: int = 1) -> str:
     return f"{share * 100:.{digits}f}\u00a0%"
 
 
+FEW = 4  # families under which the study states no interval
+
+
 def estimate(row: Mapping[str, Any]) -> str:
-    """R_GM with its interval, or alone where there is none: "0.531 [0.424, 0.606]", in one unbroken line."""
+    """R_GM with its interval, or alone where there is none: "0.531 [0.424, 0.606]", in one unbroken line.
+
+    Where too few families passed the checks it is R_GM of all of them, and says so.
+    """
+    if row["low"] is not None and described_only(row):
+        return f"{number(row['R_GM_all'])} (all\u00a0families)"
     if row["R_GM"] is None or row["R_GM"] != row["R_GM"]:
         return "none"
     if row["low"] is None or row["low"] != row["low"]:
         return number(row["R_GM"])
     return f"{number(row['R_GM'])}\u00a0[{number(row['low'])},\u00a0{number(row['high'])}]"
+
+
+def described_only(row: Mapping[str, Any]) -> bool:
+    """So few families passed the timing checks that R_GM over them says nothing: what describes the context is R_GM of
+    all."""
+    return row["low"] != row["low"] and row["n_in_inference"] < min(FEW, row["n"])
 
 
 def verdict_sentence(row: Mapping[str, Any], repeats: int | None = None) -> str:

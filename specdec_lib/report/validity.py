@@ -13,7 +13,7 @@ from specdec_lib.report.style import number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COMMAND = "make runs PROFILE=cpu-full AS=my-cpu-full"
+COMMAND = "make runs PROFILE=cpu-full INTO=my-cpu-full"
 SLOWDOWN = 1.1
 _ARMS = ("ar", "ar-again")
 
