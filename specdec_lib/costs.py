@@ -32,7 +32,7 @@ COMPONENTS = ("ar step", "draft forward", "verification", "repair", "round overh
 LEVEL = 0.95
 MOST_K = 8  # fitted, and so the largest k that is asked about
 FEW_KS = (1, 2, 4, 8)
-# Of the development families, where acceptance is scripted: times do not depend on the text then.
+# Of the development families: in a quick look, and where acceptance is scripted (times do not depend on the text then).
 FEW_FAMILIES = 2
 
 
@@ -55,7 +55,8 @@ def fitting_variants(study: Study) -> list[Variant]:
 def costs_table(study: Study, say: Say = lambda line: None) -> pd.DataFrame:
     """Instrumented runs of the development families (schema "costs"); never a held-out one."""
     contexts = dict.fromkeys(context for context, _ in cells(study.profile))
-    few = None if study.profile.scripted is None else FEW_FAMILIES
+    quick = study.profile.repeats < study.design.analysis.interval.min_repeats
+    few = FEW_FAMILIES if quick or study.profile.scripted else None
     planned: list[Cell] = [(c, f) for c in contexts for f in study.design.measurement.development[:few]]
     assert study.profile.mechanisms
     repeats = study.profile.mechanisms.repeats_in("cost-model")
