@@ -502,3 +502,12 @@ def test_the_report_needs_no_torch() -> None:
 )  # fmt: skip
 def test_words(call: Any, expected: str) -> None:
     assert call() == expected
+
+
+def test_an_estimate_without_an_interval_says_what_it_is_over() -> None:
+    """A mechanism row has no inference; a confirmatory one with too few families shows R of all of them."""
+    bare = {"R_GM": 1.25, "low": float("nan"), "high": float("nan")}
+    assert text.estimate(bare) == "1.25"
+    few = bare | {"R_GM_all": 0.9, "n": 16, "n_in_inference": 1}
+    assert text.estimate(few) == "0.900 (all\u00a0families)"
+    assert text.estimate(few | {"n": 1}) == "1.25"

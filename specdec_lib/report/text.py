@@ -95,8 +95,8 @@ def estimate(row: Mapping[str, Any]) -> str:
 
 def described_only(row: Mapping[str, Any]) -> bool:
     """So few families passed the timing checks that R_GM over them says nothing: what describes the context is R_GM of
-    all."""
-    return row["low"] != row["low"] and row["n_in_inference"] < min(FEW, row["n"])
+    all. Rows of the mechanism phases, which have no inference, are none of these."""
+    return "n_in_inference" in row and row["low"] != row["low"] and row["n_in_inference"] < min(FEW, row["n"])
 
 
 def verdict_sentence(row: Mapping[str, Any], repeats: int | None = None) -> str:
