@@ -135,3 +135,34 @@ def smol_folder() -> Path:
     if not (sources.models_folder() / smollm2.FOLDER).is_dir():
         pytest.skip("SmolLM2 is not in data/models/ (fetched by `make book` or load_pair('smol'))")
     return smollm2.ready_folder()
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Everything a page would display, as text or HTML."""
+    seen: list[str] = []
+
+    def display(*objects: Any, **_: Any) -> None:
+        seen.extend(o.data if hasattr(o, "data") else o._repr_html_() for o in objects)
+
+    monkeypatch.setattr("IPython.display.display", display)
+    yield seen
+
+
+@pytest.fixture
+def jobs_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Jobs run in this process; their names, in order."""
+    from specdec_lib import measure, worker  # torch: only for those who ask
+    from specdec_lib.jobs import read_job, write_job
+
+    names: list[str] = []
+
+    def run_here(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
+        names.append(spec["name"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_job(path, spec, worker.KINDS[spec["kind"]](spec, path.parent.parent / ".prefill"))
+        return read_job(path)["result"]
+
+    monkeypatch.setattr(measure, "run_job", run_here)
+    monkeypatch.setattr(worker, "read_bandwidth", lambda device: 1e9)
+    return names

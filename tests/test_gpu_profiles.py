@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from specdec_lib import jobs, measure, provenance, room, worker
+from specdec_lib import jobs, measure, provenance, room
 from specdec_lib.costmodel import counts_from_trace
 from specdec_lib.costs import break_even_table, costs_table, fit, fitting_variants, predictions_table
 from specdec_lib.design import load_design, parse_design
@@ -35,22 +35,6 @@ RAW = tomllib.loads((ROOT / "design.toml").read_text(encoding="utf-8"))
 ALPHA = 0.6
 SCRIPTED: dict[str, Any] = {"isolation": "context", "scripted": {str(CONTEXT): ALPHA}}
 ALONE: dict[str, Any] = SCRIPTED | {"isolation": "block"}
-
-
-@pytest.fixture
-def inside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Jobs run in this process; their names, in order."""
-    names: list[str] = []
-
-    def run_here(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
-        names.append(spec["name"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_job(path, spec, worker.KINDS[spec["kind"]](spec, path.parent.parent / ".prefill"))
-        return read_job(path)["result"]
-
-    monkeypatch.setattr(measure, "run_job", run_here)
-    monkeypatch.setattr(worker, "read_bandwidth", lambda device: 1e9)
-    return names
 
 
 def study_in(folder: Path, families: int = 1, **profile: Any) -> Study:
@@ -125,12 +109,12 @@ def test_what_cannot_work_is_refused_before_work(fields: dict[str, Any], says: s
 # --- scripted acceptance ------------------------------------------------------------------------------------
 
 
-def test_a_scripted_confirmatory_run_imposes_its_alpha(inside: list[str], tmp_path: Path) -> None:
+def test_a_scripted_confirmatory_run_imposes_its_alpha(jobs_here: list[str], tmp_path: Path) -> None:
     """Both arms and all families in one process per block, prefills made inside; rounds are those of the bits."""
     study = study_in(tmp_path, families=2, repeats=3, **SCRIPTED)
     runs: Any
     runs, stages = confirmatory(study, CONTEXT)
-    assert inside == ["calibrate", "confirmatory-256-AB", "confirmatory-256-BA"] and len(runs) == 12
+    assert jobs_here == ["calibrate", "confirmatory-256-AB", "confirmatory-256-BA"] and len(runs) == 12
     assert not list(tmp_path.rglob("*.safetensors")) and set(runs["isolation"]) == {"context"}
     assert set(runs["mode"]) == {"eager"} and len(stages) == 2 * 5
     p = study.profile
@@ -145,7 +129,7 @@ def test_a_scripted_confirmatory_run_imposes_its_alpha(inside: list[str], tmp_pa
 
 
 @pytest.mark.parametrize("phase", ["all-accept", "draft-free", "dial", "formulations", "cost-model"])
-def test_scripted_phases_replay_one_script(phase: str, inside: list[str], tmp_path: Path) -> None:
+def test_scripted_phases_replay_one_script(phase: str, jobs_here: list[str], tmp_path: Path) -> None:
     runs: Any
     study = study_in(tmp_path, **ALONE)
     runs, _ = run_phase(study, phase)
@@ -165,14 +149,14 @@ def test_scripted_phases_replay_one_script(phase: str, inside: list[str], tmp_pa
             assert set(runs[runs["variant"] == v.name]["rounds_n"]) == {expected.rounds}
             checked += 1
     assert checked or phase in ("all-accept", "draft-free")
-    assert inside[2] == f"text-{CONTEXT}-{family}" and not [
-        name for name in inside if name.startswith("trace")
+    assert jobs_here[2] == f"text-{CONTEXT}-{family}" and not [
+        name for name in jobs_here if name.startswith("trace")
     ]
     guessed = guessed_R(study, phase)
     assert set(guessed["variant"]) == set(names)
 
 
-def test_a_cell_keeps_its_script_whatever_happens_to_the_source(inside: list[str], tmp_path: Path) -> None:
+def test_a_cell_keeps_its_script_whatever_happens_to_the_source(jobs_here: list[str], tmp_path: Path) -> None:
     design = small_design(mechanisms=MECHANISMS)
     recording = open_study("toy", tmp_path / "data" / "recording", design)
     _, traces = proposals_tables(recording)
@@ -193,7 +177,7 @@ def test_a_cell_keeps_its_script_whatever_happens_to_the_source(inside: list[str
         run_phase(study._replace(folder=tmp_path / "data" / "other"), "formulations")
 
 
-def test_the_cost_line_of_a_scripted_profile(inside: list[str], tmp_path: Path) -> None:
+def test_the_cost_line_of_a_scripted_profile(jobs_here: list[str], tmp_path: Path) -> None:
     study = study_in(tmp_path, **ALONE)
     table: Any = costs_table(study)
     free = table[table["formulation"] == "repair-free"]
@@ -346,7 +330,7 @@ def test_graphs_of_many_k_do_not_stay_for_the_next_job(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_is_an_outcome(
-    inside: list[str],
+    jobs_here: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -406,7 +390,7 @@ def test_the_estimate_counts_what_is_loaded(tiny_qwen2_pair: Any) -> None:
 
 
 def test_provenance_is_the_measuring_machines(
-    inside: list[str],
+    jobs_here: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

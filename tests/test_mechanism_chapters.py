@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -265,18 +264,6 @@ def one(project: Path, tables: Path) -> folders.Results:
     """The made-up machine as a folder of results, free to be changed by the test."""
     shutil.copytree(tables, project / "data" / "mine")
     return next(found for found in folders.all_folders(project) if found.name == "mine")
-
-
-@pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Everything a page would display, as text or HTML."""
-    seen: list[str] = []
-
-    def display(*objects: Any, **_: Any) -> None:
-        seen.extend(o.data if hasattr(o, "data") else o._repr_html_() for o in objects)
-
-    monkeypatch.setattr("IPython.display.display", display)
-    yield seen
 
 
 def slower(one: folders.Results, file: str, factor: float, **where: Any) -> None:

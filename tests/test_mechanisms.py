@@ -15,7 +15,6 @@ from specdec_lib.costmodel import counts_from_trace
 from specdec_lib.costs import Costs, fit, predictions_table, residuals_table
 from specdec_lib.decoding import autoregressive
 from specdec_lib.errors import InvalidSetting
-from specdec_lib.jobs import read_job, write_job
 from specdec_lib.measure import Study, open_study
 from specdec_lib.mechanisms import cells, numerics_table, proposals_tables, ratios, run_phase
 from specdec_lib.numerics import OPERATIONS, WIDTHS, Tap, tapped, width_rows
@@ -36,21 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Jobs run in this process; their names, in order."""
-    from specdec_lib import worker
-
-    names: list[str] = []
-
-    def run_here(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
-        names.append(spec["name"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_job(path, spec, worker.KINDS[spec["kind"]](spec, path.parent.parent / ".prefill"))
-        return read_job(path)["result"]
-
-    monkeypatch.setattr(measure, "run_job", run_here)
-    monkeypatch.setattr(worker, "read_bandwidth", lambda device: 1e9)
-    return names
+def ran(jobs_here: list[str]) -> list[str]:
+    """Every test's jobs run in this process; their names, in order."""
+    return jobs_here
 
 
 def study_in(folder: Path, **profile: Any) -> Study:

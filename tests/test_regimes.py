@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +39,6 @@ PAGES = ("index", "results", "time", "control-plane", "all-accept", "draft-free"
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four folders with every table that their engine has. Read only."""
     return make_project(tmp_path_factory.mktemp("regimes"))
-
-
-@pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Everything a page would display, as text or HTML."""
-    seen: list[str] = []
-
-    def display(*objects: Any, **_: Any) -> None:
-        seen.extend(o.data if hasattr(o, "data") else o._repr_html_() for o in objects)
-
-    monkeypatch.setattr("IPython.display.display", display)
-    yield seen
 
 
 @pytest.fixture
