@@ -96,10 +96,12 @@ def test_end_to_end(undisturbed: tuple[Path, pd.DataFrame, pd.DataFrame], tmp_pa
         assert str(folder) not in text and str(ROOT) not in text and os.uname().nodename not in text
 
 
-def test_a_process_that_has_its_cell_alone_makes_its_own_prefill(tmp_path: Path, inside: list[str]) -> None:
+def test_a_process_that_has_its_cell_alone_makes_its_own_prefill(
+    tmp_path: Path, jobs_here: list[str]
+) -> None:
     study = study_in(tmp_path, small_design(families=2, isolation="cell"))
     runs, stages = confirmatory(study, CONTEXT)
-    assert inside == ["calibrate", *(job.name for job in plan(study.profile))]
+    assert jobs_here == ["calibrate", *(job.name for job in plan(study.profile))]
     assert (
         min(runs["prefill_s"]) > 0 and set(runs["isolation"]) == {"cell"} and len(stages) == 2 * len(STAGES)
     )
@@ -152,35 +154,16 @@ def test_kill_9_leaves_no_result_and_the_next_run_completes(
     assert not list(caches.iterdir())
 
 
-@pytest.fixture
-def inside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Jobs run in this process, for tests of what is run when; their names, in order."""
-    from specdec_lib import worker
-
-    ran: list[str] = []
-
-    def run_here(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
-        ran.append(spec["name"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        result = worker.KINDS[spec["kind"]](spec, path.parent.parent / ".prefill")
-        write_job(path, spec, result)
-        return read_job(path)["result"]
-
-    monkeypatch.setattr(measure, "run_job", run_here)
-    monkeypatch.setattr(worker, "read_bandwidth", lambda device: 1e9)
-    return ran
-
-
 BLOCKS = small_design(families=2, repeats=3, isolation="block")
 
 
-def test_the_plan_is_run_in_order(inside: list[str], tmp_path: Path) -> None:
+def test_the_plan_is_run_in_order(jobs_here: list[str], tmp_path: Path) -> None:
     """Isolation "block": a process per family, block and arm; each prefill once; caches gone at the end."""
     study = study_in(tmp_path, BLOCKS)
     runs, stages = confirmatory(study, CONTEXT)
-    decodes = [name for name in inside if name.startswith("confirmatory")]
+    decodes = [name for name in jobs_here if name.startswith("confirmatory")]
     assert decodes == [job.name for job in plan(study.profile)] and len(decodes) == 8
-    assert inside[:2] == ["calibrate", f"prefill-256-{study.profile.families[0]}"] and len(inside) == 11
+    assert jobs_here[:2] == ["calibrate", f"prefill-256-{study.profile.families[0]}"] and len(jobs_here) == 11
     assert len(runs) == 2 * 2 * 3 and not runs.duplicated(["family", "arm", "repeat"]).any()
     assert len(set(zip(runs["family"], runs["tokens_sha256"], strict=True))) == 2
     assert not stages.duplicated(["family", "arm", "stage"]).any() and len(stages) == 2 * len(STAGES)
@@ -188,12 +171,12 @@ def test_the_plan_is_run_in_order(inside: list[str], tmp_path: Path) -> None:
 
 
 def test_an_interruption_anywhere_and_a_rerun(
-    inside: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jobs_here: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted once before every job, and without its caches after some: the same table, each job once."""
     whole, _ = confirmatory(study_in(tmp_path / "whole", BLOCKS), CONTEXT)
-    expected = list(inside)
-    inside.clear()
+    expected = list(jobs_here)
+    jobs_here.clear()
     run_here, stops = measure.run_job, set(expected)
 
     def interrupted(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
@@ -213,7 +196,7 @@ def test_an_interruption_anywhere_and_a_rerun(
     else:
         pytest.fail("it never got through")
     pd.testing.assert_frame_equal(timeless(table), timeless(whole))
-    again = [name for name in inside if not name.startswith("prefill")]
+    again = [name for name in jobs_here if not name.startswith("prefill")]
     assert again == [name for name in expected if not name.startswith("prefill")], "no finished job ran again"
     assert sorted(p.name for p in (tmp_path / "data/toy/jobs").iterdir()) == sorted(
         f"{name}.json" for name in expected
@@ -221,14 +204,14 @@ def test_an_interruption_anywhere_and_a_rerun(
     assert not list((tmp_path / "data/toy/.prefill").iterdir())
 
 
-def test_a_deleted_job_alone_is_measured_anew(inside: list[str], tmp_path: Path) -> None:
+def test_a_deleted_job_alone_is_measured_anew(jobs_here: list[str], tmp_path: Path) -> None:
     design = small_design(repeats=2)
     before, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
-    for name in list(inside):
-        inside.clear()
+    for name in list(jobs_here):
+        jobs_here.clear()
         (tmp_path / "data" / "toy" / "jobs" / f"{name}.json").unlink()
         after, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
-        assert [n for n in inside if not n.startswith("prefill")] == (
+        assert [n for n in jobs_here if not n.startswith("prefill")] == (
             [name] if not name.startswith("prefill") else []
         )
         pd.testing.assert_frame_equal(timeless(after), timeless(before))
@@ -241,31 +224,31 @@ def _edit(job: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def test_other_engine_sources_measure_everything_anew(
-    inside: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jobs_here: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     confirmatory(study_in(tmp_path), CONTEXT)
-    first = list(inside)
+    first = list(jobs_here)
     monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda captured=False: "f" * 16)
     confirmatory(study_in(tmp_path), CONTEXT)
-    assert inside == first * 2
+    assert jobs_here == first * 2
     for job in (tmp_path / "data" / "toy" / "jobs").iterdir():
         assert read_job(job)["spec"][jobs.ENGINE] == "f" * 16
 
 
 def test_a_committed_profile_keeps_what_was_measured(
-    inside: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jobs_here: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     design = small_design(committed=True)
     before, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
-    inside.clear()
+    jobs_here.clear()
     monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda captured=False: "f" * 16)
     after, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
-    assert inside == []
+    assert jobs_here == []
     pd.testing.assert_frame_equal(after, before)
 
 
 def test_a_folder_of_ones_own_is_not_committed(
-    inside: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jobs_here: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under another name the profile is measured here: what older sources left there is measured anew."""
     design, folder = small_design(committed=True), tmp_path / "data" / "my-toy"
@@ -273,14 +256,14 @@ def test_a_folder_of_ones_own_is_not_committed(
     assert not study.profile.committed and study_in(tmp_path, design).profile.committed
     assert study.design_hash == study_in(tmp_path, design).design_hash, "the same frozen design"
     confirmatory(study, CONTEXT)
-    inside.clear()
+    jobs_here.clear()
     monkeypatch.setattr("specdec_lib.paths.measuring_hash", lambda captured=False: "f" * 16)
     confirmatory(open_study("toy", folder, design), CONTEXT)
-    assert inside
+    assert jobs_here
 
 
 def test_provenance_names_the_machine_that_measured_not_the_one_that_looks(
-    inside: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jobs_here: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from specdec_lib import provenance
 
@@ -305,16 +288,16 @@ def test_provenance_names_the_machine_that_measured_not_the_one_that_looks(
     assert provenance.write_provenance(again)["machine"]["cpu"] == "the one that looks"
 
 
-def test_another_design_is_refused_before_anything_runs(inside: list[str], tmp_path: Path) -> None:
+def test_another_design_is_refused_before_anything_runs(jobs_here: list[str], tmp_path: Path) -> None:
     confirmatory(study_in(tmp_path), CONTEXT)
-    inside.clear()
+    jobs_here.clear()
     jobs_before = {p: p.read_bytes() for p in (tmp_path / "data" / "toy" / "jobs").iterdir()}
     with pytest.raises(errors.MixedDesign, match="design_hash"):
         study_in(tmp_path, small_design(new_tokens=13))
-    assert inside == [] and {p: p.read_bytes() for p in jobs_before} == jobs_before
+    assert jobs_here == [] and {p: p.read_bytes() for p in jobs_before} == jobs_before
 
 
-def test_a_damaged_job_is_named(inside: list[str], tmp_path: Path) -> None:
+def test_a_damaged_job_is_named(jobs_here: list[str], tmp_path: Path) -> None:
     confirmatory(study_in(tmp_path), CONTEXT)
     job = next((tmp_path / "data" / "toy" / "jobs").glob("confirmatory-*-ar.json"))
     job.write_text(job.read_text().replace('"arm": "ar"', '"arm": "spec"', 1))
@@ -322,7 +305,7 @@ def test_a_damaged_job_is_named(inside: list[str], tmp_path: Path) -> None:
         confirmatory(study_in(tmp_path), CONTEXT)
 
 
-def test_ar_against_ar(inside: list[str], tmp_path: Path) -> None:
+def test_ar_against_ar(jobs_here: list[str], tmp_path: Path) -> None:
     """The same plan with AR in both arms, on development families, beside the confirmatory jobs."""
     study = study_in(tmp_path, small_design(repeats=2))
     confirmatory(study, CONTEXT)
@@ -333,7 +316,7 @@ def test_ar_against_ar(inside: list[str], tmp_path: Path) -> None:
     assert set(runs["rounds_n"]) == {0} and len(set(runs["tokens_sha256"])) == 1
 
 
-def test_unknown_context_and_profile(inside: list[str], tmp_path: Path) -> None:
+def test_unknown_context_and_profile(jobs_here: list[str], tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidSetting, match="512"):
         confirmatory(study_in(tmp_path), 512)
     with pytest.raises(errors.UnknownProfile):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +38,6 @@ OURS = ("control-plane", "relaxed", "formulations", "numerics")
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     return make_project(tmp_path)
-
-
-@pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Everything a page would display, as text or HTML."""
-    seen: list[str] = []
-
-    def display(*objects: Any, **_: Any) -> None:
-        for one in objects:
-            html = hasattr(one, "_repr_html_") and not hasattr(one, "data")
-            seen.append(one._repr_html_() if html else one.data)
-
-    monkeypatch.setattr("IPython.display.display", display)
-    yield seen
 
 
 def only(phase: str, project: Path) -> Any:

@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,21 +81,6 @@ def provenance(folder: Path, profile: str, **more: Any) -> None:
         },
     }
     (folder / "provenance.json").write_text(json.dumps(record | more))
-
-
-@pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Everything a page would display, as text or HTML."""
-    seen: list[str] = []
-
-    def display(*objects: Any, **_: Any) -> None:
-        for one in objects:
-            seen.append(
-                one._repr_html_() if hasattr(one, "_repr_html_") and not hasattr(one, "data") else one.data
-            )
-
-    monkeypatch.setattr("IPython.display.display", display)
-    yield seen
 
 
 # -- numbers come from data
