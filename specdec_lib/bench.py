@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,17 @@ def costs(spec: dict[str, Any], store: Path) -> dict[str, Any]:
             stages = {f"{stage}_s": seconds for stage, seconds in done.stage_seconds.items()}
             rows.append({"variant": v.name, "repeat": repeat, **counts(done, v), **stages})
     return {"rows": rows}
+
+
+def rounds(spec: dict[str, Any], store: Path) -> dict[str, Any]:
+    """Counts of every given variant from one untimed run, "blocks" by their number of rows."""
+    pair = pair_of(spec)
+    bench = Bench(Cell(spec, pair, store, spec["families"][0]), [], [])
+    found = {}
+    for v in (Variant(**v) for v in spec["variants"]):
+        done = bench.run(v)
+        found[v.name] = counts(done, v) | {"blocks": Counter(block_rows(done.rounds, v))}
+    return {"counts": found}
 
 
 def numerics(spec: dict[str, Any], store: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import resource
+import sys
 import time
 from dataclasses import dataclass
 
@@ -39,8 +39,12 @@ def others_share(before: Snapshot, after: Snapshot) -> float:
 
 def peak_rss_bytes() -> int:
     """Largest resident memory of this process so far (Linux counts KiB, macOS bytes)."""
+    if sys.platform == "win32":
+        return psutil.Process().memory_info().peak_wset
+    import resource
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if os.uname().sysname == "Darwin" else peak * 1024
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def cpu_mhz() -> float | None:

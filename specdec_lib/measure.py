@@ -103,11 +103,11 @@ def _whole(spec: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any
 
 @contextlib.contextmanager
 def sharing(study: Study) -> Iterator[Study]:
-    """The study with one process for all its jobs, where the design isolates no more than contexts; else as it is.
+    """The study with one process for all its jobs, where the design isolates no more than cells; else as it is.
 
     For phases, whose comparisons are inside a job. Nested, the outer process serves.
     """
-    if study.server or study.profile.isolation != "context":
+    if study.server or study.profile.isolation == "block":
         yield study
         return
     server = Served(study.threads)

@@ -75,9 +75,13 @@ _PREDICTED = (
     | {name: column for name, column in _SETTINGS.items() if name != "setting"}
     | _ALPHA
     | {
-        "rounds_n": count("Rounds that the trace says.", 1),
-        "draft_calls_n": count("Draft forwards that the trace says."),
-        "target_calls_n": count("Target forwards that the trace says.", 1),
+        "counts_from": text(
+            "Where the counts come from: an untimed run, or the trace of the AR text.", "run", "trace"
+        ),
+        "rounds_by_trace_n": count("Rounds that the trace says.", 1),
+        "rounds_n": count("Rounds predicted.", 1),
+        "draft_calls_n": count("Draft forwards predicted."),
+        "target_calls_n": count("Target forwards predicted.", 1),
         "ar_predicted_s": positive("Predicted decode time of AR."),
         "spec_predicted_s": positive("Predicted decode time of the variant."),
         "R_predicted": positive("Geometric mean over the fits of the development families."),
@@ -295,7 +299,7 @@ MECHANISM_TABLES = (
             "residual": real("R_measured / R_predicted - 1."),
             "ar_residual": real("The same for AR's time."),
             "spec_residual": real("The same for the variant's time."),
-            "same_rounds": flag("The run took the rounds that the trace says."),
+            "same_rounds": flag("The run took the rounds that were predicted."),
         }
         | _DISTURBED,
     ),

@@ -189,6 +189,7 @@ KINDS: dict[str, Callable[[dict[str, Any], Path], dict[str, Any]]] = {
     "trace": bench.trace,
     "mechanism": bench.mechanism,
     "costs": bench.costs,
+    "rounds": bench.rounds,
     "numerics": bench.numerics,
     "graphs": graphs,
 }
@@ -200,7 +201,8 @@ def main() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     for line in sys.stdin:
         order = json.loads(line)
-        if os.getppid() != order["parent"]:  # killed while this process was starting, so no signal will come
+        # killed while this process was starting, so no signal will come (Windows keeps the number)
+        if sys.platform != "win32" and os.getppid() != order["parent"]:
             sys.exit("the process that ordered this job is gone")
         torch.set_num_threads(order["threads"])
         spec, path = order["spec"], Path(order["path"])

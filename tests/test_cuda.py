@@ -69,3 +69,20 @@ def test_a_round_waits_for_the_device_only_where_the_host_reads(
         plain = autoregressive(pair.target, PROMPT, 48, prefilled=target)
     assert done.tokens == plain.tokens
     assert done.host_reads == len(done.rounds) and plain.host_reads == 1
+
+
+@pytest.mark.parametrize(("dtype", "by_cudnn"), [("bf16", True), ("fp32", False)])
+def test_cudnn_attends_in_prefill_only(dtype: str, by_cudnn: bool) -> None:
+    """By name where it can (it has no FP32); a decoding block never calls a fused attention."""
+    from torch.profiler import ProfilerActivity, profile
+
+    def operations() -> set[str]:
+        return {event.key for event in profiled.key_averages()}
+
+    pair = load_pair("tiny-llama", "cuda", dtype)
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        start = Prefilled.compute(pair.target, PROMPT, 8)
+    assert ("aten::_scaled_dot_product_cudnn_attention" in operations()) == by_cudnn, operations()
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        autoregressive(pair.target, PROMPT, 8, prefilled=start)
+    assert not [name for name in operations() if "scaled_dot_product" in name]

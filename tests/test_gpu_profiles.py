@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from specdec_lib import jobs, measure, provenance, room
+from specdec_lib.costfit import fit
 from specdec_lib.costmodel import counts_from_trace
-from specdec_lib.costs import break_even_table, costs_table, fit, fitting_variants, predictions_table
+from specdec_lib.costs import costs_table, fitting_variants
 from specdec_lib.design import load_design, parse_design
 from specdec_lib.errors import InvalidDesign, InvalidSetting, JobFailed, OutOfDeviceMemory, TableMissing
 from specdec_lib.guesses import guessed_R
@@ -24,6 +25,7 @@ from specdec_lib.jobs import Served, read_job, write_job
 from specdec_lib.measure import Study, confirmatory, open_study, scripted_passes, sharing
 from specdec_lib.mechanisms import chosen_variants, proposals_tables, run_phase
 from specdec_lib.pairs import pair_digest
+from specdec_lib.predictions import break_even_table, predictions_table
 from specdec_lib.prompts import prompts_digest
 from specdec_lib.records import write_table
 from specdec_lib.roofline import weight_bytes

@@ -11,14 +11,24 @@ import pandas as pd
 import pytest
 
 from specdec_lib import costs, measure
+from specdec_lib import predictions as predictions_module
+from specdec_lib.costfit import Costs, CostsAt, fit, fit_table, in_sample_residuals
 from specdec_lib.costmodel import counts_from_trace
-from specdec_lib.costs import Costs, fit, predictions_table, residuals_table
 from specdec_lib.decoding import autoregressive
 from specdec_lib.errors import InvalidSetting
 from specdec_lib.measure import Study, open_study
-from specdec_lib.mechanisms import cells, numerics_table, proposals_tables, ratios, run_phase
+from specdec_lib.mechanisms import (
+    cells,
+    chosen_variants,
+    numerics_table,
+    proposals_tables,
+    ratios,
+    run_phase,
+    traces_of,
+)
 from specdec_lib.numerics import OPERATIONS, WIDTHS, Tap, tapped, width_rows
 from specdec_lib.pairs import Pair
+from specdec_lib.predictions import break_even_table, predictions_table, residuals_table
 from specdec_lib.prefilled import Prefilled
 from specdec_lib.records import read_table, write_table
 from specdec_lib.variants import PHASES, Variant, check_variants, passes_of, resolved
@@ -228,10 +238,17 @@ def test_taps_come_off_after_a_failure(tiny_pair: Pair) -> None:
 
 # --- the cost line ------------------------------------------------------------------------------------------
 
-TRUTH = Costs(
-    "a", ar=np.array([20e-3, 2e-3]), draft=np.array([5e-3, 0.5e-3]), repair=np.array([21e-3, 2e-3]),
-    verification=np.array([20e-3, 1e-3, 2e-3, 0.1e-3]), overhead=1e-3,
-)  # fmt: skip
+
+def truth_at(thousands: float) -> CostsAt:
+    """Linear in context and rows, so that what lies between the fitted points is known as well."""
+    ar = 20e-3 + 2e-3 * thousands
+    return CostsAt(
+        ar, draft=5e-3 + 0.5e-3 * thousands, draft_round=0.4e-3, blocks={1: ar, 9: ar + 8e-3 + 0.8e-3 * thousands},
+        repair=21e-3 + 2e-3 * thousands, overhead=1e-3, overhead_row=0.1e-3,
+    )  # fmt: skip
+
+
+TRUTH = Costs("a", {2048: truth_at(2), 8192: truth_at(8)})
 
 
 def made_up_costs(contexts: tuple[int, ...] = (2048, 4096)) -> Any:
@@ -254,9 +271,10 @@ def made_up_costs(contexts: tuple[int, ...] = (2048, 4096)) -> Any:
                     c = counts_from_trace(bits, k, 64, formulation, bonus)
                     verify = sum(n * TRUTH.verify(m, context) for m, n in c.blocks.items())
                     catch_ups = (c.rounds - 1) if formulation == "reference" else 0
-                    draft = (c.draft_forwards - catch_ups) * TRUTH.draft_forward(context)
-                    repair = catch_ups * TRUTH.draft_forward(context)
-                    repair += c.repairs * TRUTH.repair_forward(context)
+                    here = truth_at(context / 1024)
+                    draft = (c.draft_forwards - catch_ups) * here.draft + c.rounds * here.draft_round
+                    repair = catch_ups * here.draft + c.repairs * here.repair
+                    around = c.rounds * here.overhead + c.proposed * here.overhead_row
                     rows.append(
                         cell
                         | {
@@ -265,9 +283,9 @@ def made_up_costs(contexts: tuple[int, ...] = (2048, 4096)) -> Any:
                             "accepted_tokens": int(c.accepted), "rejections_n": int(c.rejections),
                             "target_calls_n": int(c.target_calls), "draft_calls_n": int(c.draft_forwards),
                             "block_rows_tokens": int(sum(m * n for m, n in c.blocks.items())),
-                            "draft_s": draft, "verify_s": verify, "accept_s": c.rounds * TRUTH.overhead,
+                            "draft_s": draft, "verify_s": verify, "accept_s": around,
                             "repair_s": repair, "other_s": 0.0,
-                            "decode_s": draft + verify + repair + c.rounds * TRUTH.overhead,
+                            "decode_s": draft + verify + repair + around,
                         }
                     )  # fmt: skip
     return pd.DataFrame(rows)
@@ -277,12 +295,12 @@ def test_the_fit_recovers_known_costs() -> None:
     for one in fit(made_up_costs()):
         for context in (2048, 4096, 8192):
             assert one.ar_step(context) == pytest.approx(TRUTH.ar_step(context))
-            assert one.draft_forward(context) == pytest.approx(TRUTH.draft_forward(context))
+            assert one.draft_forward(context, 4) == pytest.approx(TRUTH.draft_forward(context, 4))
+            assert one.overhead(context, 4) == pytest.approx(TRUTH.overhead(context, 4))
             assert one.repair_forward(context) == pytest.approx(TRUTH.repair_forward(context), rel=1e-6)
             for rows in (2, 5, 9):
                 assert one.verify(rows, context) == pytest.approx(TRUTH.verify(rows, context))
-        assert one.overhead == pytest.approx(TRUTH.overhead)
-    assert costs.in_sample_residuals(made_up_costs()).abs().max() < 1e-9
+    assert in_sample_residuals(made_up_costs()).abs().max() < 1e-9
 
 
 def test_a_family_that_lacks_a_context_is_not_drawn_out_to_it() -> None:
@@ -297,16 +315,47 @@ def test_a_family_that_lacks_a_context_is_not_drawn_out_to_it() -> None:
 
 def test_one_context_is_enough_to_predict_it() -> None:
     for one in fit(made_up_costs((2048,))):
-        assert one.draft_forward(2048) == pytest.approx(TRUTH.draft_forward(2048))
+        assert one.draft_forward(2048, 4) == pytest.approx(TRUTH.draft_forward(2048, 4))
         assert one.verify(5, 2048) == pytest.approx(TRUTH.verify(5, 2048))
+
+
+def test_every_measured_block_lies_on_the_curve() -> None:
+    """A verification that jumps at 6 rows: no straight line is drawn through it."""
+    table = made_up_costs()
+    table.loc[(table["formulation"] == "repair-free") & (table["k"] >= 5), "verify_s"] *= 1.5
+    fitted = {one.family: one for one in fit(table)}
+    for row in table[table["formulation"] == "repair-free"].to_dict("records"):
+        calls = row["target_calls_n"]
+        curve = fitted[row["family"]].verify(row["block_rows_tokens"] / calls, row["context_tokens"])
+        assert curve == pytest.approx(row["verify_s"] / calls)
 
 
 def test_a_slower_draft_moves_only_what_has_a_draft() -> None:
     table = made_up_costs()
     table["draft_s"] *= 2
     for one in fit(table):
-        assert one.draft_forward(2048) == pytest.approx(2 * TRUTH.draft_forward(2048))
+        assert one.draft_forward(2048, 4) == pytest.approx(2 * TRUTH.draft_forward(2048, 4))
         assert one.verify(5, 2048) == pytest.approx(TRUTH.verify(5, 2048))
+
+
+def test_where_acceptance_is_real_the_rounds_are_those_of_an_untimed_run(
+    tmp_path: Path, ran: list[str]
+) -> None:
+    study = study_in(tmp_path / "data" / "toy")
+    enough = study.design.analysis.interval.min_repeats
+    full = study._replace(profile=study.profile.model_copy(update={"repeats": enough}))
+    variants = list(chosen_variants(full.profile, "cost-model"))
+    (found,) = predictions_module.counted(full, variants).values()
+    assert set(found) == {v.name for v in variants if v.proposer == "draft"}
+    assert sum(name.startswith("rounds") for name in ran) == 1
+    assert not predictions_module.counted(study, variants), "a quick look takes the trace"
+    passes = next(iter(traces_of(full).values()))["passes"]
+    for v in variants:  # in FP32 no near-tie flips: trace and run agree to the last count
+        if v.name in found:
+            assert v.k
+            assert found[v.name] == counts_from_trace(
+                passes, v.k, full.profile.new_tokens, v.formulation, v.bonus
+            )
 
 
 def test_predictions_are_written_once_and_measured_rows_carry_their_hash(
@@ -332,7 +381,7 @@ def test_predictions_are_written_once_and_measured_rows_carry_their_hash(
     def never(*_: object) -> None:
         raise AssertionError("predicted anew")
 
-    monkeypatch.setattr(costs, "_predicted", never)
+    monkeypatch.setattr(predictions_module, "_predicted", never)
     again, same = predictions_table(study, table)
     assert same == digest
     pd.testing.assert_frame_equal(again, predictions)
@@ -340,9 +389,9 @@ def test_predictions_are_written_once_and_measured_rows_carry_their_hash(
     assert frozen == digest, "a prediction stands, whatever is measured later"
     with pytest.raises(InvalidSetting, match="predictions have no measurement"):
         residuals_table(predictions, ratios(runs).iloc[1:])
-    fitted = costs.fit_table(study, table)
+    fitted = fit_table(study, table)
     steps = fitted[fitted["component"] == "ar step"]["steps"]
     assert set(steps) == {1.0} and set(fitted["extrapolated"]) == {False}
     _, traces = proposals_tables(study)
-    found = costs.break_even_table(study, table, traces)
+    found = break_even_table(study, table, traces)
     assert set(found["formulation"]) == {"reference", "repair-free"}

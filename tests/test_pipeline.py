@@ -301,6 +301,24 @@ def test_a_committed_profile_says_how_to_measure_it_here(
     assert "data/my-full:" in said and "committed" not in said
 
 
+def test_several_profiles_run_in_one_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from specdec_lib.pipeline import runner
+
+    asked: list[str] = []
+
+    def run(root: Path, profile: str, **options: object) -> runner.Outcome:
+        asked.append(profile)
+        return runner.Outcome((), ())
+
+    monkeypatch.setattr(runner, "run_profile", run)
+    assert main(["runs", "--profile", "smoke", "cpuu"]) == 1 and not asked, "all are known before one runs"
+    assert main(["runs", "--profile", "smoke", "cpu", "--as", "my-own"]) == 1 and not asked
+    assert "InvalidSetting" in capsys.readouterr().err
+    assert main(["runs", "--profile", "smoke", "cpu"]) == 0 and asked == ["smoke", "cpu"]
+
+
 def test_importing_the_runner_is_light() -> None:
     """`make book` with nothing to do must answer at once."""
     import subprocess

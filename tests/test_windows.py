@@ -13,8 +13,6 @@ from specdec_lib.pipeline import notebook
 
 REPOSITORY = Path(__file__).parent.parent
 POSIX_ONLY = {"fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "syslog", "crypt"}
-# Loaded only inside a job's process.
-IN_JOBS = ("load",)
 WITHOUT_POSIX = """
 import importlib.abc, os, sys
 import filelock, numpy, pandas, psutil, scipy.stats  # they know this system, and do their own on another
@@ -79,7 +77,7 @@ def test_no_module_needs_posix_at_import() -> None:
                 [alias.name for alias in node.names] if isinstance(node, ast.Import)
                 else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             )  # fmt: skip
-            if (wanted := POSIX_ONLY & set(names)) and path.stem not in IN_JOBS:
+            if wanted := POSIX_ONLY & set(names):
                 found[path.name] = wanted
     assert not found
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from specdec_lib.errors import BookError, EnvironmentIncomplete, SpecDecError
+from specdec_lib.errors import BookError, EnvironmentIncomplete, InvalidSetting, SpecDecError
 from specdec_lib.paths import DESIGN_FILE, project_root
 
 # Heavy imports are inside the functions: `book` with nothing to do answers at once.
@@ -79,8 +79,9 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--again", action="store_true", help="do it even when nothing has changed")
         if name in ("book", "runs"):
             command.add_argument(
-                "--profile", default="cpu", help="a profile of design.toml (default: %(default)s)"
-            )
+                "--profile", dest="profiles", nargs="+", default=["cpu"],
+                help="one or more profiles of design.toml (default: cpu)",
+            )  # fmt: skip
             command.add_argument(
                 "--as", dest="named", default="", metavar="MY-NAME",
                 help="measure into data/MY-NAME instead, such as my-full: a committed profile on this machine",
@@ -89,24 +90,45 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _runs(root: Path, options: argparse.Namespace) -> int:
-    from specdec_lib.pipeline.runner import run_profile
-
-    if _committed(root, options):
-        _say(
-            f"data/{options.profile} holds committed results: finished jobs are kept as they were measured, only "
-            f"what is missing is measured here.\nTo measure all of it on this machine: "
-            f"make runs PROFILE={options.profile} INTO=my-{options.profile}"
-        )
-    outcome = run_profile(root, options.profile, again=options.again, named=options.named)
-    done = f"{len(outcome.executed)} steps executed" if outcome.executed else "nothing executed"
-    _say(f"data/{options.named or options.profile}: {done}, {len(outcome.kept)} up to date.")
+    for profile in _profiles(root, options):
+        _run(root, profile, options)
     return 0
 
 
-def _committed(root: Path, options: argparse.Namespace) -> bool:
+def _run(root: Path, profile: str, options: argparse.Namespace) -> None:
+    from specdec_lib.pipeline.runner import run_profile
+
+    if _committed(root, profile, options):
+        _say(
+            f"data/{profile} holds committed results: finished jobs are kept as they were measured, only "
+            f"what is missing is measured here.\nTo measure all of it on this machine: "
+            f"make runs PROFILE={profile} INTO=my-{profile}"
+        )
+    outcome = run_profile(root, profile, again=options.again, named=options.named)
+    done = f"{len(outcome.executed)} steps executed" if outcome.executed else "nothing executed"
+    _say(f"data/{options.named or profile}: {done}, {len(outcome.kept)} up to date.")
+
+
+def _profiles(root: Path, options: argparse.Namespace) -> list[str]:
+    """The profiles asked for, all of them known before the first is run."""
     from specdec_lib.design import load_design
 
-    return not options.named and load_design(root / DESIGN_FILE).profile(options.profile).committed
+    design = load_design(root / DESIGN_FILE)
+    for name in options.profiles:
+        design.profile(name)
+    if options.named and len(options.profiles) > 1:
+        raise InvalidSetting(
+            f"{len(options.profiles)} profiles into one folder, {options.named!r}.",
+            expected="one profile where INTO (--as) names the folder",
+            remedy="run them one by one",
+        )
+    return options.profiles
+
+
+def _committed(root: Path, profile: str, options: argparse.Namespace) -> bool:
+    from specdec_lib.design import load_design
+
+    return not options.named and load_design(root / DESIGN_FILE).profile(profile).committed
 
 
 def _html(root: Path, options: argparse.Namespace) -> int:
@@ -118,10 +140,11 @@ def _html(root: Path, options: argparse.Namespace) -> int:
 
 
 def _book(root: Path, options: argparse.Namespace) -> int:
-    if _committed(root, options):
-        _require_committed(root, options.profile)
-    else:
-        _runs(root, options)
+    for profile in _profiles(root, options):
+        if _committed(root, profile, options):
+            _require_committed(root, profile)
+        else:
+            _run(root, profile, options)
     return _html(root, options)
 
 

@@ -163,7 +163,7 @@ def check_sentences(root: Path | None = None) -> list[str]:
 
 def line_sentence(root: Path | None = None) -> str:
     """How well the cost line predicts held-out cells, in every folder that was predicted."""
-    from specdec_lib.costs import residuals_table
+    from specdec_lib.predictions import residuals_table
 
     parts = []
     for one in mechanisms.having(PHASE, root):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from specdec_lib.costs import in_sample_residuals, residuals_table
+from specdec_lib.costfit import in_sample_residuals
+from specdec_lib.predictions import residuals_table
 from specdec_lib.report import (
     acceptance,
     compare,

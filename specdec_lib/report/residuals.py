@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from specdec_lib.costs import in_sample_residuals, residuals_table
+from specdec_lib.costfit import in_sample_residuals
 from specdec_lib.files import canonical_json, sha256_text
+from specdec_lib.predictions import residuals_table
 from specdec_lib.report import folders, mechanisms, style, text
 from specdec_lib.report.costline import PHASE, log_axis, say_missing
 from specdec_lib.report.figures import WIDTH
@@ -88,6 +89,7 @@ def show(root: Path | None = None) -> None:
         text.say(*mechanisms.conclusions(one, f"**{one.label}.** {told[0]}", *told[1:]))
         caption = f"{one.label}: residual = R measured / R predicted - 1."
         style.table(summary(frame, inside), caption=caption, csv=csv)
+        text.say(*counts_sentences(frame))
         if not one.quick:
             text.say(*large_sentences(frame))
         large = large_table(frame)
@@ -107,7 +109,7 @@ def summary(frame: Table, in_sample: Iterable[float]) -> Table:
         sets[f"out of sample, {name}"] = list(frame[frame["extrapolated"] == beyond]["residual"])
     for label, part in frame.groupby("label", sort=False):
         sets[f"out of sample, {label}"] = list(part["residual"])
-    for same, name in ((True, "in the rounds that the trace says"), (False, "in other rounds")):
+    for same, name in ((True, "in the rounds that were predicted"), (False, "in other rounds")):
         sets[f"out of sample, {name}"] = list(frame[frame["same_rounds"] == same]["residual"])
     return pd.DataFrame(
         {
@@ -138,9 +140,24 @@ def verdict_sentences(frame: Table, in_sample: Iterable[float], aim: float = AIM
     ]
 
 
-# A near-tie that a block decides in another way leaves the recorded text, and with it the trace.
+def counts_sentences(frame: Table) -> list[str]:
+    """Where the predictions took their rounds from, and how far AR's trace would have told them."""
+    counted = frame[frame["counts_from"] == "run"]
+    if counted.empty:
+        return []
+    other = int((counted["rounds_n"] != counted["rounds_by_trace_n"]).sum())
+    told = f"Rounds of the {number(len(counted))} variants that accept by themselves come from an untimed run of each"
+    if not other:
+        return [f"{told}; the trace of AR's text says the same."]
+    return [
+        f"{told}. The trace of AR's text says other rounds in {number(other)} of them: a block decided a near-tie in "
+        f"another way, and its text went on by itself."
+    ]
+
+
+# Where the counts come from the trace: a near-tie that a block decides in another way leaves the recorded text.
 _DISTURBED = "a run that others disturbed"
-_OTHER_ROUNDS = "other rounds than the trace says, because the text left AR's at a near-tie"
+_OTHER_ROUNDS = "other rounds than predicted, because the text left AR's at a near-tie"
 
 
 def cause(row: dict[str, Any]) -> str:
