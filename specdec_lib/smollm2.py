@@ -8,6 +8,7 @@ one model for both dtypes: FP32 runs use the stored BF16 values, widened.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -167,10 +168,13 @@ def convert(gguf: Path, folder: Path) -> None:
     "smollm", which transformers ignores; it decides how spaces before numbers are cut); and the end-of-turn
     token <|im_end|> (id 2 in the file; transformers' converter makes it <|im_start|>).
     """
+    import gguf as reader
     import torch
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    # transformers reads the file four times, and each time its 49,152 token strings one by one: once is enough
+    reader.GGUFReader = functools.lru_cache(reader.GGUFReader)
     where: dict[str, Any] = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.bfloat16)
     tokenizer = AutoTokenizer.from_pretrained(**where)
