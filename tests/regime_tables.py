@@ -291,6 +291,7 @@ def predictions(profile: Profile, machine: Machine) -> pd.DataFrame:
                 base(profile, context) | settings(v)
                 | {
                     "family": family, "label": v.label, "pass_share": 0.75, "rounds_n": made.rounds,
+                    "counts_from": "trace", "rounds_by_trace_n": made.rounds,
                     "draft_calls_n": made.draft_forwards, "target_calls_n": made.target_calls,
                     "ar_predicted_s": machine.step * 63, "spec_predicted_s": seconds,
                     "R_predicted": machine.step * 63 / seconds, "R_predicted_low": None, "R_predicted_high": None,

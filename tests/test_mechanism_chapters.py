@@ -181,6 +181,7 @@ def prediction_rows() -> list[dict[str, Any]]:
                 settings(v)
                 | {
                     "context_tokens": CONTEXT, "family": family, "label": v.label, "pass_share": 0.75,
+                    "counts_from": "trace", "rounds_by_trace_n": found.rounds,
                     "rounds_n": found.rounds, "draft_calls_n": found.draft_forwards,
                     "target_calls_n": found.target_calls, "ar_predicted_s": (N - 1) * STEP,
                     "spec_predicted_s": seconds(found), "R_predicted": R, "R_predicted_low": None,
@@ -537,6 +538,16 @@ def test_the_best_k_predicted_and_found(one: folders.Results) -> None:
 
 
 # -- synthesis
+
+
+def test_one_family_is_its_own_range() -> None:
+    """The geometric mean of one value may lie a rounding beside it; no error bar may be negative for that."""
+    import matplotlib.pyplot as plt
+
+    one = {"context_tokens": 2048, "k": 1, "n": 1, "predicted": 1.0}
+    for beside in (1 - 1e-16, 1 + 3e-16):
+        R = 1.1231
+        plt.close(bestk.figure(pd.DataFrame([one | {"measured": R * beside, "low": R, "high": R}])))
 
 
 def test_the_waterfall_sums_to_the_measured_time(one: folders.Results) -> None:

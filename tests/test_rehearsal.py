@@ -129,3 +129,20 @@ def test_the_pages_commands_are_the_pipelines(capsys: pytest.CaptureFixture[str]
     for role in ("TARGET", "DRAFT"):
         assert f"SPECDEC_QWEN_{role}" in PAGE
     assert json.loads(rehearsal.toml({"a": 1}).replace("{ ", "{").replace(" = ", ":")) == {"a": 1}
+
+
+def test_the_page_tells_how_the_rehearsal_went() -> None:
+    """From its record alone: a fault in the record is a fault on the page."""
+    from specdec_lib.report.eightgb import REHEARSAL, rehearsal_sentences
+
+    found = json.loads((Path(__file__).parent.parent / "data" / REHEARSAL).read_text(encoding="utf-8"))
+    assert {"seconds", "missing", "nothing executed again", "jobs", "out of memory", "commit"} <= found.keys()
+    (well,) = rehearsal_sentences(found)
+    assert "nothing ran out of memory" in well and "executed nothing" in well
+    faulty = {
+        "missing": ["confirmatory-8192.csv"],
+        "nothing executed again": False,
+        "out of memory": ["a job"],
+    }
+    (badly,) = rehearsal_sentences(found | faulty)
+    assert "confirmatory-8192.csv missing" in badly and "measured again" in badly and "a job ran out" in badly

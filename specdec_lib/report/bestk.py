@@ -117,7 +117,11 @@ def figure(frame: Table) -> Figure:
     groups = list(frame.groupby("context_tokens", sort=True))
     for place, (look, (context, part)) in enumerate(zip(style.SERIES, groups, strict=False)):
         name, at = text.context_name(int(context)), part["k"] + (place - (len(groups) - 1) / 2) * 0.12
-        spread = [part["measured"] - part["low"], part["high"] - part["measured"]]
+        # a mean over one family may differ from its own value by a rounding
+        spread = [
+            (part["measured"] - part["low"]).clip(lower=0),
+            (part["high"] - part["measured"]).clip(lower=0),
+        ]
         ax.errorbar(
             at, part["measured"], yerr=spread, color=look.colour, marker=look.marker, linestyle="-", capsize=3,
             label=f"{name} measured",

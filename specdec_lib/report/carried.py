@@ -249,12 +249,12 @@ def show_ladders(root: Path | None = None) -> None:
         rows = [row for context in ladder_contexts(ladder) for row in steps(ladder, context, root)]
         each = " ".join(f"{one.label}: {one.hardware}." for one in ladder)
         caption = (
-            "At the published alpha of each context, by each folder's cost line; measured where a "
-            "confirmatory run has "
-            "that very setting. Against the best AR: the same time, held against the fastest AR of the "
-            f"column. {each}"
+            "At the published alpha of each context, by each folder's cost line, or by the stages of its run where "
+            "none is fitted; measured where a confirmatory run has that very setting. Against the best AR: the same "
+            f"time, held against the fastest AR of the column. {each}"
         )
-        style.table(pd.DataFrame(rows, dtype=object), caption=caption, csv=ladder[0].csv(regimes.FIT))
+        fitted = [one for one in ladder if (one.folder / regimes.FIT).is_file()] or ladder
+        style.table(pd.DataFrame(rows, dtype=object), caption=caption, csv=fitted[0].csv(regimes.FIT))
         text.say(*(ladder_sentence(ladder, context, root) for context in ladder_contexts(ladder)))
     if not found:
         for line in absent(root):

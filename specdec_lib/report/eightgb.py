@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +13,12 @@ import pandas as pd
 
 from specdec_lib.design import Profile
 from specdec_lib.pairs import PAIRS
+from specdec_lib.paths import project_root
 from specdec_lib.report import folders, style, text
 from specdec_lib.report.style import number
 from specdec_lib.roofline import kv_bytes, weight_bytes
 
+REHEARSAL = "h200-engine/rehearsal.json"
 PROFILE, SHAPES = "qwen-8gb", "qwen2.5-shapes"
 MB, GIB = 1e6, 1 << 30
 # Two GPUs for the doctor to judge: total and free memory in GiB; a desktop holds some of it.
@@ -78,6 +81,32 @@ def show_megabytes(root: Path | None = None) -> None:
     )
 
 
+def show_rehearsal(root: Path | None = None) -> None:
+    """What came of the dress rehearsal: the reader's own commands on random weights, on a capped GPU."""
+    file = (root or project_root()) / "data" / REHEARSAL
+    if not file.is_file():
+        text.say(text.not_measured("the dress rehearsal", "python benchmarks/rehearsal_8gb.py FOLDER"))
+        return
+    text.say(*rehearsal_sentences(json.loads(file.read_text(encoding="utf-8"))))
+
+
+def rehearsal_sentences(found: dict[str, Any]) -> list[str]:
+    """How the rehearsal went, from its own record."""
+    seconds, full = found["seconds"], found["out of memory"]
+    faults = [f"{', '.join(found['missing'])} missing"] * bool(found["missing"])
+    faults += ["the second run measured again"] * (not found["nothing executed again"])
+    faults += ["paths of the machine in the results"] * bool(found["own paths in the results"])
+    memory = f"{', '.join(full)} ran out of memory" if full else "nothing ran out of memory"
+    return [
+        f"**Rehearsed** on {found['measured']}, on one {found['device']} (torch {found['torch']}): two checkpoints in "
+        "Hugging Face layout with these shapes and random weights, then the commands of this page on one family at 8K. "
+        f"The first run took {number(seconds['first'])} s for {found['jobs']} processes, the second "
+        f"{number(seconds['again'])} s; {memory}; "
+        f"{text.listed(faults) if faults else 'the second run executed nothing, and no file was missing'}. "
+        "R and acceptance of random weights mean nothing."
+    ]
+
+
 def show_doctor(root: Path | None = None) -> None:
     """The doctor's line about the profile on a GPU that is large enough, and on one that is not."""
     lines = []
@@ -88,7 +117,6 @@ def show_doctor(root: Path | None = None) -> None:
 
 def doctor_line(free_gib: float, root: Path | None = None) -> str:
     """What ``make doctor`` prints about the profile on a machine with so much free GPU memory."""
-    from specdec_lib.paths import project_root
     from specdec_lib.pipeline.doctor import Machine, report
 
     gib = 1 << 30
