@@ -17,6 +17,7 @@ from typing import Any
 
 from specdec_lib.errors import BookError
 from specdec_lib.files import atomic_write, canonical_json, sha256_file, sha256_text
+from specdec_lib.pipeline import manifest
 from specdec_lib.pipeline.bookchecks import check_config, check_links, check_pages, check_site
 from specdec_lib.pipeline.execute import kernel_environment
 from specdec_lib.pipeline.lock import data_lock
@@ -250,11 +251,15 @@ def publish_data(root: Path, site: Path) -> None:
     """Copy every table and provenance file under ``data/`` to the site's ``data/``, where pages link to
     it.
     """
+    for source_map in site.rglob("*.map"):  # for the theme's developers, and an eighth of the site
+        source_map.unlink()
     for folder in sorted(path for path in (root / "data").iterdir() if path.is_dir()):
         if folder.name in ("models", "prompts") or folder.name.startswith("."):
             continue
         for pattern in _PUBLISHED_DATA:
             for path in sorted(folder.glob(pattern)):
+                if path.name == manifest.MANIFEST:  # the pipeline's own bookkeeping
+                    continue
                 copy = site / "data" / folder.name / path.name
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
