@@ -185,7 +185,7 @@ def test_the_cost_line_of_a_scripted_profile(jobs_here: list[str], tmp_path: Pat
     free = table[table["formulation"] == "repair-free"]
     assert set(free["rejections_n"]) == {0}, "all accepted: few rounds, though the weights are random"
     assert set(free["k"]) == {1, 2, 4, 8} and set(table[table["formulation"] == "reference"]["k"]) == {1}
-    assert fit(table)[0].draft_forward(CONTEXT) > 0
+    assert fit(table)[0].draft_forward(CONTEXT, 4) > 0
     predicted, digest = predictions_table(study, table)
     assert len(predicted) == len(PHASES["cost-model"]) and len(digest) == 64
     traces: Any
@@ -212,7 +212,7 @@ def test_captured_modes_keep_what_their_rounds_are() -> None:
         with pytest.raises(InvalidSetting, match=f"no variant of phase '{phase}'"):
             chosen_variants(captured, phase)
     assert chosen_variants(profile, "relaxed")[1:], "an eager profile with real acceptance runs everything"
-    study = Study(small_design(), captured, "", Path(), {})
+    study = Study(small_design(), captured.model_copy(update={"repeats": 3}), "", Path(), {})
     assert [v.k for v in fitting_variants(study)[1:]] == list(range(1, 9)), "and no repair"
 
 

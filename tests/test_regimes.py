@@ -285,7 +285,7 @@ def test_the_ladder_goes_from_the_published_engine_to_the_best_k(made: Path, tmp
     assert [row["R_GM measured"] != "not run" for row in rows] == [True, False, False, True, True]
     assert rows[0]["R against the best AR"] == pytest.approx(float(str(rows[0]["R by the line"])) / 20)
     told = carried.ladder_sentence(ladder, 2048, made)
-    assert "(synthetic)" in told and "20.0 times as fast" in told
+    assert "(synthetic, by the cost line)" in told and "20.0 times as fast" in told
     root = make_project(tmp_path, {"gpu-compiled": Machine(step=0.001, c=0.05, repair=0.0)})
     names = [row["source"] for row in carried.steps(regimes.ladders(root)[0], 2048, root)]
     assert "gpu-graphs (synthetic)" not in names, "it ran at another k than the last regime's best"

@@ -342,12 +342,14 @@ def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | No
     over = (
         "no change takes R over 1"
         if crossed is None
-        else "R is above 1 from the start"
+        else "it is above 1 from the start"
         if values[0] > 1
         else f"the change that takes R over 1 is *{crossed}*"
     )
     faster = float(str(rows[0]["AR step, ms"])) / float(str(rows[-1]["AR step, ms"]))
-    label = "synthetic" if ladder[0].synthetic else "real"
+    label = (
+        "synthetic, by the cost line" if ladder[0].synthetic else "by the cost line, at the published alpha"
+    )
     return (
         f"At {text.context_name(context)} R goes from {number(values[0])} to {number(values[-1])} "
         f"({label}): {over}; the "

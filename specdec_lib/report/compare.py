@@ -175,7 +175,7 @@ def agreement(found: list[Source]) -> str:
             )
         if kinds["other"]:
             lines.append(
-                f"{source.label} contradicts the published verdict at {text.listed(kinds['other'])}."
+                f"{source.label} comes to the other verdict than the published one, in its own setting, at {text.listed(kinds['other'])}."
             )
     return " ".join(lines)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from specdec_lib import costmodel
+from specdec_lib.costfit import along
 from specdec_lib.guesses import draft_costs
 from specdec_lib.report import figures, folders, mechanisms, style, text
 from specdec_lib.report.style import number
@@ -37,10 +38,11 @@ class Line:
     repair: float
     overhead: float  # per round
     extrapolated: bool
+    blocks: tuple[tuple[float, float], ...] = ()  # (rows, cost) as fitted
 
     def verify(self, rows: float) -> float:
-        """One verification of a block of ``rows``."""
-        return self.base + self.row * rows
+        """One verification of a block of ``rows``: between the fitted ones where there are any; one row is a step."""
+        return along({1.0: 1.0, **dict(self.blocks)}, rows) if self.blocks else self.base + self.row * rows
 
     def R_of(self, counts: costmodel.Counts) -> float:
         """R of a run with exactly these counts."""
@@ -64,7 +66,7 @@ def _expected(alpha: float, k: int, new_tokens: int, formulation: str, bonus: bo
 
 
 def line_at(fit: Table, context: int) -> Line:
-    """The line of a context from the table "cost-fit"; verification is linear in the rows of its block."""
+    """The line of a context from the table "cost-fit"."""
     here = fit[fit["context_tokens"] == context]
     blocks = here[here["component"] == "verification"]
     rows = blocks["k"].astype(float).to_numpy() + 1
@@ -74,6 +76,7 @@ def line_at(fit: Table, context: int) -> Line:
     return Line(
         context, _steps(here, "draft forward"), float(base), float(row), _steps(here, "repair"),
         _steps(here, "round overhead"), bool(here["extrapolated"].any()),
+        tuple(zip(rows, blocks["steps"].astype(float), strict=True)),
     )  # fmt: skip
 
 

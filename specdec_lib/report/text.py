@@ -107,7 +107,10 @@ def verdict_sentence(row: Mapping[str, Any], repeats: int | None = None) -> str:
     start = f"At {context_name(row['context_tokens'])} tokens {_VERDICTS[row['verdict']]}"
     if row["R_GM"] is None or row["R_GM"] != row["R_GM"]:
         return f"{start}: no family passed every timing check."
-    why = f"R_GM is {estimate(row)} over {families(row['n_in_inference'])}"
+    passed = families(row["n_in_inference"])
+    why = f"R_GM is {estimate(row)} over {passed}"
+    if "all" in estimate(row):
+        why = f"R_GM is {estimate(row)}, {passed} passed every check"
     if row["verdict"] == "undecided":
         return f"{start}: {why}, and the interval contains 1."
     if row["verdict"] == "no interval":
