@@ -175,7 +175,8 @@ def agreement(found: list[Source]) -> str:
             )
         if kinds["other"]:
             lines.append(
-                f"{source.label} comes to the other verdict than the published one, in its own setting, at {text.listed(kinds['other'])}."
+                f"{source.label} comes to the other verdict than the published one, in its own setting, at "
+                f"{text.listed(kinds['other'])}."
             )
     return " ".join(lines)
 
