@@ -84,7 +84,7 @@ def estimate(row: Mapping[str, Any]) -> str:
 
     Where too few families passed the checks it is R_GM of all of them, and says so.
     """
-    if row["low"] is not None and described_only(row):
+    if _of_all(row):
         return f"{number(row['R_GM_all'])} (all\u00a0families)"
     if row["R_GM"] is None or row["R_GM"] != row["R_GM"]:
         return "none"
@@ -99,6 +99,11 @@ def described_only(row: Mapping[str, Any]) -> bool:
     return "n_in_inference" in row and row["low"] != row["low"] and row["n_in_inference"] < min(FEW, row["n"])
 
 
+def _of_all(row: Mapping[str, Any]) -> bool:
+    """Whether :func:`estimate` gives R_GM of all families, too few of them having passed the checks."""
+    return row["low"] is not None and described_only(row)
+
+
 def verdict_sentence(row: Mapping[str, Any], repeats: int | None = None) -> str:
     """One context's finding in a sentence; ``row`` is one of the schema "summary".
 
@@ -109,7 +114,7 @@ def verdict_sentence(row: Mapping[str, Any], repeats: int | None = None) -> str:
         return f"{start}: no family passed every timing check."
     passed = families(row["n_in_inference"])
     why = f"R_GM is {estimate(row)} over {passed}"
-    if "all" in estimate(row):
+    if _of_all(row):
         why = f"R_GM is {estimate(row)}, {passed} passed every check"
     if row["verdict"] == "undecided":
         return f"{start}: {why}, and the interval contains 1."
