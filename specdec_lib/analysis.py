@@ -132,6 +132,7 @@ def summary_table(families: pd.DataFrame, design: Design) -> pd.DataFrame:
                 "method": result.method,
                 "R_GM_all": _estimate(both["R"], cells, design).R_GM,
                 "R_GM_with_prefill": with_prefill.R_GM,
+                "R_GM_all_with_prefill": _estimate(both["R_with_prefill"], cells, design).R_GM,
                 "ar_median_s": both["ar_median_s"].median(),
                 "spec_median_s": both["spec_median_s"].median(),
                 "acceptance_median": both["acceptance"].median(),

@@ -6,23 +6,23 @@ in anything that was measured. Between contexts, and beyond them, a part follows
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats as scipy_stats
 
 from .costmodel import Counts
 from .measure import Study, shared_columns
 from .mechanisms import cells
 from .records import validate
+from .stats import t_half_width
 
 # pandas' types say that df[column] may be almost anything; in this module a table is just a table.
 Table = Any
 LEVEL = 0.95
+_FEWEST = 3  # values that get an interval
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,9 @@ def _parts(context: int, k: int, most: int) -> Sequence[tuple[str, int | None, C
 
 
 def t_interval(values: Iterable[float], level: float = LEVEL) -> tuple[float, float | None, float | None]:
-    """Mean and Student's t interval; no interval from a single value."""
+    """Mean and Student's t interval; none from fewer than three values: from two it is wider than what is measured."""
     found = np.asarray(list(values), dtype=float)
-    if len(found) < 2:
+    if len(found) < _FEWEST:
         return float(found.mean()), None, None
-    half = scipy_stats.t.ppf((1 + level) / 2, len(found) - 1) * found.std(ddof=1) / math.sqrt(len(found))
+    half = t_half_width(found, level)
     return float(found.mean()), float(found.mean() - half), float(found.mean() + half)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-from scipy import optimize
+import scipy
 
 from specdec_lib.errors import InvalidSetting
 from specdec_lib.records import validate
@@ -204,7 +204,7 @@ def break_even_alpha(
         return 0.0
     if gain(1.0) < 0:
         return None
-    return float(optimize.brentq(gain, 0.0, 1.0, xtol=1e-12))  # pyright: ignore[reportArgumentType]
+    return float(scipy.optimize.brentq(gain, 0.0, 1.0, xtol=1e-12))  # pyright: ignore[reportArgumentType]
 
 
 def best_k(

@@ -174,6 +174,7 @@ _SUMMARY = (
         "R_GM_with_prefill": positive(
             "R_GM with prefill added to both arms, families in inference.", null=True
         ),
+        "R_GM_all_with_prefill": positive("The same over every measured family, descriptive."),
         "ar_median_s": positive("Median over all families of AR's median decode time."),
         "spec_median_s": positive("Median over all families of SpecDec's median decode time."),
         "acceptance_median": share("Median acceptance over all families.", null=True),

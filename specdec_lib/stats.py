@@ -6,14 +6,14 @@ made on log R and exponentiated, so that scaling one arm's times scales the esti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
-from scipy import stats as scipy_stats
+import scipy  # its parts load on first use: scipy.stats alone takes half a second, on every page
 
 from specdec_lib.design import Interval
 from specdec_lib.errors import InvalidSetting
@@ -87,14 +87,14 @@ def family_interval(ratios: Values, interval: Interval) -> tuple[float, float]:
         point = float(np.exp(logs.mean()))
         return point, point
     if interval.method == "t-log":
-        half = scipy_stats.t.ppf((1 + interval.level) / 2, logs.size - 1) * scipy_stats.sem(logs)
+        half = t_half_width(logs, interval.level)
         return float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half))
     # On a grid of whole numbers sums are exact. Otherwise rounding breaks ties between resampled and
     # observed means at random, and BCa, which counts the means below the observed one, jumps for times that
     # differ in no digit.
     spread = np.ptp(logs) / _GRID
     grid = np.round((logs - logs[0]) / spread)
-    result = scipy_stats.bootstrap(
+    result = scipy.stats.bootstrap(
         (grid,),
         np.mean,
         n_resamples=interval.resamples,
@@ -103,6 +103,13 @@ def family_interval(ratios: Values, interval: Interval) -> tuple[float, float]:
         rng=np.random.default_rng(interval.seed),
     ).confidence_interval
     return float(np.exp(logs[0] + result.low * spread)), float(np.exp(logs[0] + result.high * spread))
+
+
+def t_half_width(values: Values, level: float) -> float:
+    """Half the width of Student's t interval of the mean. Needs at least two values."""
+    data = np.asarray(values, dtype=np.float64)
+    quantile = scipy.special.stdtrit(data.size - 1, (1 + level) / 2)
+    return float(quantile * data.std(ddof=1) / math.sqrt(data.size))
 
 
 def verdict(low: float | None, high: float | None) -> str:
@@ -127,7 +134,9 @@ def alpha_from_acceptance(acceptance: float, k: int) -> float:
     _probability(acceptance, "acceptance")
     if acceptance in (0.0, 1.0):
         return acceptance
-    root = optimize.brentq(lambda alpha: acceptance_from_alpha(alpha, k) - acceptance, 0.0, 1.0, xtol=1e-14)
+    root = scipy.optimize.brentq(
+        lambda alpha: acceptance_from_alpha(alpha, k) - acceptance, 0.0, 1.0, xtol=1e-14
+    )
     return float(root)  # pyright: ignore[reportArgumentType]
 
 
@@ -143,7 +152,7 @@ def expected_tokens_per_round(alpha: float, k: int, bonus: bool = False) -> floa
 def robust_cv(values: Values) -> float:
     """1.4826 MAD / median: for normal data the coefficient of variation, but one outlier does not move it."""
     data = _positive(values)
-    return float(scipy_stats.median_abs_deviation(data, scale=1 / 1.4826) / np.median(data))
+    return float(1.4826 * np.median(np.abs(data - np.median(data))) / np.median(data))
 
 
 def robust_slope(values: Values) -> float:
@@ -152,7 +161,7 @@ def robust_slope(values: Values) -> float:
     data = _positive(values)
     if data.size < 2:
         raise InvalidSetting("A slope over one value.", expected="at least two values, in the order measured")
-    slope: Any = scipy_stats.theilslopes(data)[0]
+    slope: Any = scipy.stats.theilslopes(data)[0]
     return float(slope * data.size / np.median(data))
 
 

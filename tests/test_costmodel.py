@@ -3,14 +3,17 @@ tables."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from itertools import product
 from pathlib import Path
 
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specdec_lib.costfit import t_interval
 from specdec_lib.costmodel import (
     FORMULATIONS,
     audit,
@@ -236,3 +239,11 @@ def test_bad_settings_are_named() -> None:
         for new_tokens in (64, None):
             with pytest.raises(InvalidSetting):
                 predicted_R(0.1, 1.0, k, alpha, new_tokens=new_tokens)
+
+
+def test_two_development_families_give_no_interval() -> None:
+    assert t_interval([1.0, 3.0]) == (2.0, None, None)
+    mean, low, high = t_interval([1.0, 2.0, 3.0])
+    assert low is not None and high is not None
+    expected = scipy.stats.t.interval(0.95, 2, loc=2.0, scale=1 / math.sqrt(3))
+    assert (mean, low, high) == pytest.approx((2.0, *expected))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
+import json
 import re
 import shutil
 from pathlib import Path
@@ -23,6 +25,7 @@ from specdec_lib.report import (
     plane,
     regimes,
     results,
+    text,
     timeuse,
     waterfall,
 )
@@ -268,6 +271,7 @@ def test_launches_were_or_were_not_the_cause(
         "From `gpu-eager` (synthetic) to `gpu-graphs` (synthetic)" in told[0]
         and "20.0\u00a0ms to 4.00\u00a0ms" in told[0]
     )
+    assert "Spread of a family's times" in told[0] and "also differ in the round" in told[0]
     root = make_project(tmp_path, {"gpu-graphs": Machine(step=0.004, c=0.9, repair=0.0)})
     assert "without its launches the draft is **not** cheaper" in carried.launches_sentences(root)[0]
     shutil.rmtree(root / "data" / "gpu-graphs")
@@ -289,6 +293,68 @@ def test_the_ladder_goes_from_the_published_engine_to_the_best_k(made: Path, tmp
     root = make_project(tmp_path, {"gpu-compiled": Machine(step=0.001, c=0.05, repair=0.0)})
     names = [row["source"] for row in carried.steps(regimes.ladders(root)[0], 2048, root)]
     assert "gpu-graphs (synthetic)" not in names, "it ran at another k than the last regime's best"
+
+
+def test_a_rung_whose_cells_failed_says_so_and_shows_their_range(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    path = root / "data" / "gpu-eager" / "confirmatory-2048.csv"
+    write_table(read_table(path, "confirmatory").assign(throttled=True), path, "confirmatory")
+    rows = carried.steps(regimes.ladders(root)[0], 2048, root)
+    cells: Any = one_of(root, "gpu-eager").families
+    spread = text.span(cells[cells["context_tokens"] == 2048]["R"])
+    assert str(rows[0]["R_GM measured"]).endswith(f"(all\u00a0families): {spread}; 0 of 16 passed the checks")
+    assert rows[1]["R_GM measured"] == "not run", "another engine than the run's"
+    point = next(p for p in regimes.points(root) if p.source == "gpu-text" and p.context == 2048)
+    assert point.results is not None
+    assert carried._measured(point, regimes.engine_of(point.results)) == "run at its own acceptance only"
+
+
+def test_a_gain_of_decoding_that_the_prefill_takes_back_is_said_on_the_first_page(made: Path) -> None:
+    source = next(one for one in compare.sources(made) if one.label.startswith("gpu-compiled"))
+    for decoding, whole, said in ((1.2, 0.9, "**below 1**"), (0.9, 1.2, "**above 1**"), (1.2, 1.1, "")):
+        summary = source.summary.assign(R_GM_all=decoding, R_GM_all_with_prefill=whole)
+        told = compare.headline([dataclasses.replace(source, summary=summary)])[0]
+        assert said in told and ("decoding alone" in told) == bool(said)
+
+
+def test_every_gpu_folder_has_its_margin_on_the_first_page(made: Path) -> None:
+    told = regimes.margin_sentences(made)
+    assert [line.split("`")[1] for line in told] == [one.name for one in regimes.fitted(made) if one.cuda]
+    compiled = next(line for line in told if "gpu-compiled" in line)
+    points = regimes.folder_points(one_of(made, "gpu-compiled"))
+    assert (
+        f"pays from alpha = {text.span(p.break_even() for p in points if p.break_even() is not None)} on"
+        in compiled
+    )
+    assert "the runs imposed" in compiled
+
+
+def test_the_hosts_pace_is_the_cause_only_where_eager_times_follow_it(tmp_path: Path) -> None:
+    file = tmp_path / "data" / carried.HOST_PACE
+    assert carried.pace_sentence(tmp_path) == ""
+    loop = [0.030, 0.031, 0.040, 0.036, 0.034, 0.045]
+    seconds = {
+        "loop": loop,
+        "eager": [12 * value for value in loop],
+        "graphs": [0.17, 0.171, 0.17, 0.169, 0.17, 0.168],
+    }
+    file.parent.mkdir(parents=True)
+    for eager, cause in (
+        (seconds["eager"], "moves the eager times"),
+        ([0.5, 0.4, 0.3, 0.5, 0.5, 0.3], "not explain"),
+    ):
+        known = {"device": "GPU", "cpu_time_per_wall": 1.0, "seconds": seconds | {"eager": eager}}
+        file.write_text(json.dumps(known))
+        assert cause in carried.pace_sentence(tmp_path)
+    assert "50\u00a0%" in carried.pace_sentence(tmp_path), "largest over smallest of the loop"
+
+
+def test_a_table_that_a_page_alters_is_whole_for_the_next(made: Path) -> None:
+    one = one_of(made, "gpu-eager")
+    first: Any = mechanisms.by_family(one, "cost-model")
+    R = list(first["R"])
+    first["R"] = 0.0
+    assert list(mechanisms.by_family(one, "cost-model")["R"]) == R
 
 
 def test_without_two_modes_nothing_is_claimed(

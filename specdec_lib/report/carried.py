@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+from specdec_lib.paths import project_root
 from specdec_lib.report import audit, compare, folders, mechanisms, regimes, style, text
 from specdec_lib.report.costline import PHASE
 from specdec_lib.report.regimes import Engine, Point
@@ -14,6 +16,8 @@ from specdec_lib.stats import geometric_mean
 
 NEAR_LAYERS = 0.15  # c within this share of the layer ratio counts as following the layers
 NEAR_R = 0.10  # R of the reference formulation predicted within this share
+HOST_PACE = "h200-engine/host-pace.json"  # of benchmarks/host_pace.py
+FOLLOWS = 0.5  # a rank correlation from which one time follows another
 FAMILIES, ALL_FAMILIES = 14, 16  # so many, or that share of fewer, should pass all six checks
 
 
@@ -21,7 +25,7 @@ def show(root: Path | None = None) -> None:
     """Every finding, or how to measure what it needs."""
     told = [
         *layer_sentences(root), *reference_sentences(root), *gain_sentences(root), *check_sentences(root),
-        line_sentence(root),
+        pace_sentence(root), line_sentence(root),
     ]  # fmt: skip
     text.say(*(f"- {sentence}" for sentence in told if sentence))
     for line in absent(root):
@@ -161,6 +165,31 @@ def check_sentences(root: Path | None = None) -> list[str]:
     return told
 
 
+def pace_sentence(root: Path | None = None) -> str:
+    """Whether the host's pace explains the eager times: a fixed loop against eager and captured runs, by rank."""
+    file = (root or project_root()) / "data" / HOST_PACE
+    if not file.is_file():
+        return ""
+    from scipy.stats import spearmanr
+
+    known = json.loads(file.read_text(encoding="utf-8"))
+    seconds = known["seconds"]
+    spread = {name: max(values) / min(values) - 1 for name, values in seconds.items()}
+    follows = {mode: float(spearmanr(seconds["loop"], seconds[mode])[0]) for mode in ("eager", "graphs")}
+    cause = (
+        "the host's pace, not the engine, moves the eager times, which is why cells of eager folders fail"
+        if follows["eager"] >= FOLLOWS > follows["graphs"]
+        else "the host's pace alone does not explain the eager times"
+    )
+    return (
+        f"On one {known['device']}, {len(seconds['loop'])} times in turn: a fixed Python loop varies by "
+        f"{text.percent(spread['loop'], 0)} (largest over smallest), eager AR by {text.percent(spread['eager'], 0)}, "
+        f"captured AR by {text.percent(spread['graphs'])}. The rank correlation with the loop is "
+        f"{number(follows['eager'], digits=2)} for eager and {number(follows['graphs'], digits=2)} for captured runs; "
+        f"the process had {text.percent(known['cpu_time_per_wall'], 0)} of a core: {cause}."
+    )
+
+
 def line_sentence(root: Path | None = None) -> str:
     """How well the cost line predicts held-out cells, in every folder that was predicted."""
     from specdec_lib.predictions import residuals_table
@@ -220,9 +249,23 @@ def launches_sentences(root: Path | None = None) -> list[str]:
             "step goes from "
             f"{steps[0]} to {steps[1]}, a draft forward from {text.span(c[0])} to {text.span(c[1])} AR "
             "steps, where the "
-            f"layer ratio is {number(layers)} and the bytes' share {share}: {what}."
+            f"layer ratio is {number(layers)} and the bytes' share {share}: {what}. {_spread(first, captured)}"
         )
     return told
+
+
+def _spread(first: folders.Results, captured: folders.Results) -> str:
+    """How steady the two folders' times are, and what else differs between their runs."""
+    steady = text.listed(
+        f"{text.percent(float(one.families['dispersion_value'].median()))} in {one.named}"
+        for one in (first, captured)
+        if one.contexts
+    )
+    engines = [regimes.engine_of(one) for one in (first, captured)]
+    other = "" if engines[0] == engines[1] else (
+        f" Their runs also differ in the round ({engines[0]} against {engines[1]}); what a forward costs does not."
+    )  # fmt: skip
+    return f"Spread of a family's times, median: {steady}.{other}"
 
 
 def show_launches(root: Path | None = None) -> None:
@@ -321,15 +364,17 @@ def steps(ladder: list[folders.Results], context: int, root: Path | None = None)
 def _measured(point: Point, engine: Engine) -> str:
     """R_GM of the confirmatory run, if it has this very engine at an imposed acceptance."""
     one = point.results
-    if (
-        one is None
-        or not one.scripted
-        or regimes.engine_of(one) != engine
-        or point.context not in one.contexts
-    ):
+    if one is None or regimes.engine_of(one) != engine or point.context not in one.contexts:
         return "not run"
+    if not one.scripted:
+        return "run at its own acceptance only"
     row = next(r for r in one.summary.to_dict("records") if r["context_tokens"] == point.context)
-    return text.estimate({str(key): value for key, value in row.items()})
+    shown = text.estimate({str(key): value for key, value in row.items()})
+    if not text.described_only({str(key): value for key, value in row.items()}):
+        return shown
+    cells: Any = one.families
+    spread = text.span(cells[cells["context_tokens"] == point.context]["R"])
+    return f"{shown}: {spread}; {row['n_in_inference']} of {row['n']} passed the checks"
 
 
 def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | None = None) -> str:
@@ -338,6 +383,8 @@ def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | No
     values = [float(str(row["R by the line"])) for row in rows]
     factors = {str(row["change"]): b / a for row, a, b in zip(rows[1:], values, values[1:], strict=False)}
     largest = max(factors, key=lambda name: factors[name])
+    factor = f"{number(factors[largest])}, from *{largest}*"
+    told = f"the largest factor is {factor}" if len(factors) > 1 else f"the one factor is {factor}"
     crossed = next((str(row["change"]) for row, R in zip(rows, values, strict=True) if R > 1), None)
     over = (
         "no change takes R over 1"
@@ -352,8 +399,7 @@ def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | No
     )
     return (
         f"At {text.context_name(context)} R goes from {number(values[0])} to {number(values[-1])} "
-        f"({label}): {over}; the "
-        f"largest factor is {number(factors[largest])}, from *{largest}*. AR itself became "
+        f"({label}): {over}; {told}. AR itself became "
         f"{number(faster)} times as fast, "
         f"so against the best AR the first engine has R = {number(rows[0]['R against the best AR'])}."
     )

@@ -117,8 +117,8 @@ TIMES: dict[str, Callable[[Row], Any]] = {
     "AR median, s": lambda row: row["ar_median_s"],
     "SpecDec median, s": lambda row: row["spec_median_s"],
     "R_GM, all families": lambda row: row["R_GM_all"],
+    "the same with prefill": lambda row: row["R_GM_all_with_prefill"],
     "slower families": lambda row: f"{row['slower_families_n']} of {row['n']}",
-    "R_GM with prefill": lambda row: row["R_GM_with_prefill"],
 }
 ACCEPTANCE: dict[str, Callable[[Row], Any]] = {
     "acceptance": lambda row: row["acceptance_median"],
@@ -127,7 +127,7 @@ ACCEPTANCE: dict[str, Callable[[Row], Any]] = {
     "rounds": lambda row: row["rounds_median"],
     "target calls": lambda row: row["target_calls_median"],
     "R_GM, all families": lambda row: row["R_GM_all"],
-    "R_GM, in inference": lambda row: row["R_GM"],
+    "R_GM, in inference": lambda row: number(row["R_GM"]) if row["n_in_inference"] else "none passed",
 }
 
 
@@ -141,8 +141,29 @@ def headline(found: list[Source]) -> list[str]:
             f"**{opening}** ({source.hardware}{kind}) speculative decoding "
             f"{text.verdict_overview(source.rows)}. "
             f"R_GM is {text.listed(text.estimate(row) for row in source.rows)}, in this order."
+            f"{_prefill_told(source)}"
         )
     return parts
+
+
+def _prefill_told(source: Source) -> str:
+    """What is left when both arms also pay their prefills; said where that takes R_GM across 1."""
+    across = [
+        row
+        for row in source.rows
+        if "R_GM_all" in row and (row["R_GM_all_with_prefill"] - 1) * (row["R_GM_all"] - 1) < 0
+    ]
+    if not across:
+        return ""
+    each = text.listed(
+        f"{number(row['R_GM_all_with_prefill'])} at {text.context_name(row['context_tokens'])}"
+        for row in across
+    )
+    sides = {"below" if row["R_GM_all_with_prefill"] < 1 else "above" for row in across}
+    return (
+        " That is decoding alone: with the prefill of both models counted, R_GM of all families is **"
+        f"{' or '.join(sorted(sides))} 1**: {each}."
+    )
 
 
 def agreement(found: list[Source]) -> str:

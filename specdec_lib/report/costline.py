@@ -7,7 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from specdec_lib import costmodel
@@ -33,16 +32,14 @@ class Line:
 
     context: int
     c: float  # a draft forward
-    base: float  # a verification of M rows is base + M row
-    row: float
     repair: float
     overhead: float  # per round
     extrapolated: bool
-    blocks: tuple[tuple[float, float], ...] = ()  # (rows, cost) as fitted
+    blocks: tuple[tuple[float, float], ...]  # a verification: (rows, cost) as fitted, one row being a step
 
     def verify(self, rows: float) -> float:
-        """One verification of a block of ``rows``: between the fitted ones where there are any; one row is a step."""
-        return along({1.0: 1.0, **dict(self.blocks)}, rows) if self.blocks else self.base + self.row * rows
+        """One verification of a block of ``rows``, between the fitted ones."""
+        return along(dict(self.blocks), rows)
 
     def R_of(self, counts: costmodel.Counts) -> float:
         """R of a run with exactly these counts."""
@@ -69,14 +66,10 @@ def line_at(fit: Table, context: int) -> Line:
     """The line of a context from the table "cost-fit"."""
     here = fit[fit["context_tokens"] == context]
     blocks = here[here["component"] == "verification"]
-    rows = blocks["k"].astype(float).to_numpy() + 1
-    row, base = (
-        np.polyfit(rows, blocks["steps"], 1) if len(rows) > 1 else (0.0, float(blocks["steps"].iloc[0]))
-    )
+    fitted = zip(blocks["k"].astype(float) + 1, blocks["steps"].astype(float), strict=True)
     return Line(
-        context, _steps(here, "draft forward"), float(base), float(row), _steps(here, "repair"),
-        _steps(here, "round overhead"), bool(here["extrapolated"].any()),
-        tuple(zip(rows, blocks["steps"].astype(float), strict=True)),
+        context, _steps(here, "draft forward"), _steps(here, "repair"), _steps(here, "round overhead"),
+        bool(here["extrapolated"].any()), ((1.0, 1.0), *fitted),
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def fall_of(one: folders.Results, point: regimes.Point, context: int) -> Fall:
     steps, line = one.profile.new_tokens - 1, point.line
     if line is None:
         known = regimes.staged(one, context)
-        line = Line(context, point.c, known["verification"], 0.0, 1.0, known["overhead"], False)
+        line = Line(context, point.c, 1.0, known["overhead"], False, ((1.0, known["verification"]),))
     runs: Any = one.runs[(one.runs["context_tokens"] == context) & (one.runs["arm"] == "spec")]
     counted = ["rounds_n", "proposed_tokens", "rejections_n", "target_calls_n", "draft_calls_n"]
     counts = runs.groupby("family")[counted].mean()
@@ -97,7 +97,8 @@ def fall_of(one: folders.Results, point: regimes.Point, context: int) -> Fall:
     rows = []
     for family, row in counts.loc[list(cells.index)].iterrows():
         repairs, block_rows = blocks(row, one.profile.formulation, one.profile.bonus)
-        verified = line.base * (row["target_calls_n"] - repairs) + line.row * block_rows
+        n = row["target_calls_n"] - repairs
+        verified = n * line.verify(block_rows / n)  # all but the last few blocks have one width
         rows.append(
             {VERIFY: verified / steps - 1, DRAFT: row["draft_calls_n"] * line.c / steps,
              REPAIR: repairs * line.repair / steps, OVERHEAD: row["rounds_n"] * line.overhead / steps,

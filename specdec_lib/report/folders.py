@@ -7,6 +7,7 @@ end in ``-lab``, trials from an open notebook; and random weights whose acceptan
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -139,13 +140,30 @@ class Results:
 
         return summary_table(self.families, self.design)
 
+    @cached_property
+    def exclusions(self) -> Table:
+        """One row per failed check of a cell: schema "exclusions"."""
+        from specdec_lib.analysis import exclusions_table
+
+        return exclusions_table(self.runs, self.design)
+
+    def once(self, name: str, make: Callable[[], Table]) -> Table:
+        """What ``make`` returns, made once: pages ask again and again. A copy, so that no page alters another's."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name].copy()
+
+    @cached_property
+    def _made(self) -> dict[str, Table]:
+        return {}
+
+    def table(self, file: str, schema: str) -> Table:
+        """A table of the folder, which must be of the folder's design. Raises what ``read_table`` raises."""
+        return self.once(file, lambda: read_table(self.folder / file, schema, self._hash))
+
     def optional(self, schema: str) -> Table | None:
         """The table ``<schema>.csv`` of this folder, or None where it was not made."""
-        path = self.folder / f"{schema}.csv"
-        if not path.is_file():
-            return None
-        table = read_table(path, schema)
-        return read_table(path, schema, self._hash) if "design_hash" in table else table
+        return self.table(f"{schema}.csv", schema) if (self.folder / f"{schema}.csv").is_file() else None
 
     def csv(self, file: str) -> str:
         """A file's address for a caption's link."""

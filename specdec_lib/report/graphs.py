@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from specdec_lib.records import read_table
 from specdec_lib.report import folders, pools, style, text
 from specdec_lib.report.pools import GRAPHS, Table, counts_span, pick
 from specdec_lib.report.style import number
@@ -19,10 +18,11 @@ NAMES = {"graphs": "captured", "compiled": "captured, fused kernels"}
 def show_local(root: Path | None = None) -> None:
     """Draft chain and verification, eager against captured."""
     for one, table in measured(root):
+        local = table[table["part"].eq("local") & table["quantity"].isin(GRAPHS)]
         setting = (
             f"k = {_only(table, 'k')}; medians of {_runs(table)}, host clock, device idle before and after."
         )
-        caption = f"{told(one)} {setting}"
+        caption = f"{told(one, local)} {setting}"
         style.table(local_table(table), caption=caption, csv=one.csv(FILE))
     say_missing(root)
 
@@ -31,7 +31,8 @@ def show_pools(root: Path | None = None) -> None:
     """One graph per round and position: the figure and the table of pools."""
     style.use_style()
     for one, table in measured(root):
-        caption = f"{told(one)} Pools of graphs captured per round and position, under a cap of 8 GiB."
+        position = table[table["part"].eq("per position")]
+        caption = f"{told(one, position)} Pools of graphs captured per round and position, under a cap of 8 GiB."
         style.figure(pools.figure(table), alt=pools.words(table), caption=caption, csv=one.csv(FILE))
         style.table(pools.pools_table(table), caption=caption, csv=one.csv(FILE))
     say_missing(root)
@@ -39,14 +40,16 @@ def show_pools(root: Path | None = None) -> None:
 
 def show_independent(root: Path | None = None) -> None:
     """Position on the device: what all graphs take together, and R."""
+    part = "position-independent"
     for one, table in measured(root):
+        captured, ratios = (told(one, pick(table, part, quantity)) for quantity in ("graphs captured", "R"))
         style.table(
             footprint_table(table), csv=one.csv(FILE),
-            caption=f"{told(one)} All contexts from the same graphs, inside the same cap.",
+            caption=f"{captured} All contexts from the same graphs, inside the same cap.",
         )  # fmt: skip
         style.table(
             ratios_table(table), csv=one.csv(FILE),
-            caption=f"{told(one)} R against the same mode's own plain decoding, acceptance imposed (synthetic): "
+            caption=f"{ratios} R against the same mode's own plain decoding, acceptance imposed (synthetic): "
             "geometric means, smallest to largest of the runs.",
         )  # fmt: skip
     say_missing(root)
@@ -64,7 +67,7 @@ def measured(root: Path | None = None) -> list[tuple[folders.Results, Table]]:
     found = []
     for one in folders.all_folders(root):
         if (one.folder / FILE).is_file():
-            table = read_table(one.folder / FILE, PHASE, str(one.provenance["design_hash"]))
+            table = one.table(FILE, PHASE)
             if bool(table["outcome"].ne("logic only").any()):
                 found.append((one, table))
     return found
@@ -81,9 +84,13 @@ def say_missing(root: Path | None = None) -> None:
         text.say(text.not_measured("graphs, which need a CUDA device", command))
 
 
-def told(one: folders.Results) -> str:
-    """Caption: whose numbers, on what."""
-    return f"{one.label}: {one.hardware}."
+def told(one: folders.Results, rows: Table) -> str:
+    """Caption: whose numbers, on what, and in which modes the shown rows were measured: the profile's own mode, which
+    the folder's hardware names, says nothing of them."""
+    machine = [piece for piece in one.hardware.split(", ") if piece != one.mode]
+    modes = [mode for mode in ("eager", *NAMES) if bool(rows["mode"].eq(mode).any())]
+    in_modes = f", mode{'s' * (len(modes) > 1)} {text.listed(modes)}" if modes else ""
+    return f"{one.label}: {', '.join(machine)}{in_modes}, pair {one.profile.pair}."
 
 
 def local_table(table: Table) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec_lib.report import compare, figures, style, synthesis, text
+from specdec_lib.report import compare, figures, regimes, style, synthesis, text
 
 
 def show(root: Path | None = None) -> None:
@@ -14,7 +14,8 @@ def show(root: Path | None = None) -> None:
     text.say(*compare.headline(found), *compare.left_out(found))
     style.figure(figures.headline(found), alt=alt(found), caption=caption(found), csv=found[-1].csv)
     text.say(compare.agreement(found))
-    text.say("**What sets the limit.**", *(f"- {told}" for told in synthesis.limit_sentences(root)))
+    limits = [*synthesis.limit_sentences(root), *regimes.margin_sentences(root)]
+    text.say("**What sets the limit.**", *(f"- {told}" for told in limits))
     text.say(compare.missing_committed(found, root), compare.missing_local(found))
 
 

@@ -52,7 +52,7 @@ def having(phase: str, root: Path | None = None) -> list[folders.Results]:
 
 def read(one: folders.Results, file: str, schema: str) -> folders.Table:
     """A table of the folder, which must be of the folder's design."""
-    return read_table(one.folder / file, schema, str(one.provenance["design_hash"]))
+    return one.table(file, schema)
 
 
 def traces(one: folders.Results) -> folders.Table | None:
@@ -86,8 +86,11 @@ def by_family(one: folders.Results, phase: str) -> folders.Table:
     """One row per (context, family, variant): schema "ratios". Repeats that others disturbed are left out."""
     from specdec_lib.mechanisms import ratios, undisturbed_runs
 
-    runs = undisturbed_runs(read(one, f"{phase}.csv", "mechanism"), disturbance(one))
-    return relabelled(one, ratios(runs))
+    def derived() -> folders.Table:
+        runs = undisturbed_runs(read(one, f"{phase}.csv", "mechanism"), disturbance(one))
+        return relabelled(one, ratios(runs))
+
+    return one.once(f"ratios of {phase}", derived)
 
 
 def disturbance(one: folders.Results) -> float:

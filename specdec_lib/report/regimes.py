@@ -186,6 +186,31 @@ def edge(engine: Engine, alpha: float, new_tokens: int) -> Callable[[float], flo
     return lambda c: (new_tokens - 1 - counts.draft_forwards * c - counts.repairs) / blocks
 
 
+def margin_sentences(root: Path | None = None) -> list[str]:
+    """For every measured GPU folder: what a draft forward and a verification cost, and which alpha that asks for."""
+    told = []
+    for one in fitted(root):
+        rows = {row["context_tokens"]: row for row in one.summary.to_dict("records")} if one.contexts else {}
+        found = [point for point in folder_points(one) if point.context in rows]
+        if not found or not one.cuda or one.quick:
+            continue
+        even = [point.break_even() for point in found]
+        never = [text.context_name(p.context) for p, at in zip(found, even, strict=True) if at is None]
+        pays = f"it pays from alpha = {text.span(at for at in even if at is not None)} on"
+        asked = (
+            "no alpha pays"
+            if len(never) == len(even)
+            else f"{pays}{f' (no alpha pays at {text.listed(never)})' * bool(never)}"
+        )
+        had = "imposed" if one.scripted else "found"
+        told.append(
+            f"In {one.named} ({one.mode}, k = {one.profile.k}) a draft forward costs {text.span(p.c for p in found)} "
+            f"and a verification {text.span(p.v for p in found)} AR steps: {asked}; the runs {had} "
+            f"{text.span(rows[p.context]['alpha_median'] for p in found)}."
+        )
+    return told
+
+
 # -- the tables
 
 

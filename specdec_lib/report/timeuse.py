@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.costmodel import GPU_BYTES_PER_S, PUBLISHED_K, PUBLISHED_TOKENS, predicted_R
+from specdec_lib.guesses import draft_costs
 from specdec_lib.report import audit, compare, figures, folders, mechanisms, published, style, text
 from specdec_lib.report.costline import CLEARLY
 from specdec_lib.report.style import number
@@ -187,55 +188,48 @@ def roofline_sentence(one: folders.Results) -> str:
     )
 
 
-def predictions(one: folders.Results, acceptance_alpha: float) -> pd.DataFrame:
-    """R by the cost line, v = 1, if a draft step costs the ratio of the bytes, or of the layers."""
+def predictions(one: folders.Results) -> pd.DataFrame:
+    """R by the cost line at the runs' own alpha, v = 1, if a draft step costs its share of bytes, or of layers."""
     models = one.provenance.get("models")
     if not models:
         return pd.DataFrame()
     profile, rows = one.profile, []
-    measured = {row["context_tokens"]: row["R_GM_all"] for row in one.summary.to_dict("records")}
-    for context in one.contexts:
-        read = {
-            role: part["step_bytes"] + part["kv_bytes_per_token"] * context for role, part in models.items()
-        }
-        costs = {
-            "bytes": read["draft"] / read["target"],
-            "layers": models["draft"]["layers"] / models["target"]["layers"],
-        }
+    for known in one.summary.to_dict("records"):
+        context, alpha = int(known["context_tokens"]), known["alpha_median"]
+        if alpha != alpha:  # nothing was proposed
+            continue
         rows.append(
-            {"context": text.context_name(context)}
+            {"context": text.context_name(context), "alpha": alpha}
             | {
                 f"R if time follows {name}": predicted_R(
                     cost,
                     1.0,
                     profile.k,
-                    acceptance_alpha,
+                    alpha,
                     profile.formulation,
                     profile.bonus,
                     new_tokens=profile.new_tokens,
                 )
-                for name, cost in costs.items()
+                for name, cost in draft_costs(models, context).items()
             }
-            | {MEASURED: measured[context]}
+            | {MEASURED: known["R_GM_all"]}
         )
     return pd.DataFrame(rows)
 
 
 def show_predictions(found: list[compare.Source]) -> None:
-    """What bytes or layers predict with the published acceptance, against R as measured."""
-    alphas = [row["alpha_median"] for row in found[0].rows]
-    alpha = sum(alphas) / len(alphas)
-    having = [(one, frame) for one in ours(found) if len(frame := predictions(one, alpha))]
+    """What bytes or layers predict at the acceptance of the runs, against R as measured."""
+    having = [(one, frame) for one in ours(found) if len(frame := predictions(one))]
     if not having:
         text.say(text.not_measured("a prediction from this machine's own models"))
         return
     each = "; ".join(f"{one.label}: {one.hardware}; {one.setup}" for one, _ in having)
     caption = (
-        f"The cost line with alpha = {number(alpha)}, the mean of the published study, and v = 1, for every "
-        f"source's own engine (published: {published.HARDWARE}; {published.SETUP}; {each})."
+        "The cost line at each source's own median alpha, with v = 1, for its own engine "
+        f"(published: {published.HARDWARE}; {published.SETUP}; {each})."
     )
     frames = [
-        (published.LABEL, published_predictions(found[0], alpha)),
+        (published.LABEL, published_predictions(found[0])),
         *((one.label, frame) for one, frame in having),
     ]
     style.table(beside(frames), caption=caption, csv=having[0][0].csv(folders.PROVENANCE))
@@ -245,10 +239,8 @@ def show_predictions(found: list[compare.Source]) -> None:
 
 def show_finding(found: list[compare.Source]) -> None:
     """Per folder: which simple machine it resembles, which stage is the largest, and how good its baseline is."""
-    alphas = [row["alpha_median"] for row in found[0].rows]
-    alpha = sum(alphas) / len(alphas)
     for one in ours(found):
-        guessed = predictions(one, alpha)
+        guessed = predictions(one)
         told = [prediction_sentence(one, guessed)] if len(guessed) else []
         told += [stage_sentence(one)] + ([] if roofline(one).empty else [roofline_sentence(one)])
         text.say(*mechanisms.conclusions(one, " ".join(part for part in told if part)))
@@ -256,15 +248,17 @@ def show_finding(found: list[compare.Source]) -> None:
         text.say(text.not_measured("where the time goes"))
 
 
-def published_predictions(article: compare.Source, alpha: float) -> pd.DataFrame:
+def published_predictions(article: compare.Source) -> pd.DataFrame:
     """The same for the published pair: layers and bytes of the Qwen shapes."""
-    guesses = {
-        name: predicted_R(cost, 1.0, PUBLISHED_K, alpha, new_tokens=PUBLISHED_TOKENS)
-        for name, cost in audit.ratios().items()
-    }
+    ratios = audit.ratios()
     return pd.DataFrame(
-        {"context": text.context_name(row["context_tokens"])}
-        | {f"R if time follows {name}": guesses[name] for name in ("bytes", "layers")}
+        {"context": text.context_name(row["context_tokens"]), "alpha": row["alpha_median"]}
+        | {
+            f"R if time follows {name}": predicted_R(
+                ratios[name], 1.0, PUBLISHED_K, row["alpha_median"], new_tokens=PUBLISHED_TOKENS
+            )
+            for name in ("bytes", "layers")
+        }
         | {MEASURED: row["R_GM"]}
         for row in article.rows
     )
@@ -282,9 +276,10 @@ def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
         wins.append(nearer if clear else "neither")
     if len(set(wins)) == 1:
         if wins[0] == "neither":
-            return f"In {one.named} the two predictions are about equally far from what was measured: it tells neither."
+            return f"In {one.named} R is about equally far from the two predictions: it tells neither."
         return (
-            f"In {one.named} what was measured is nearer to the prediction from {wins[0]} at every context."
+            f"In {one.named} R, which the verification shapes too, is nearer to the prediction from {wins[0]} at "
+            "every context."
         )
     each = text.listed(
         f"{win} at {row['context']}" for win, row in zip(wins, frame.to_dict("records"), strict=True)
