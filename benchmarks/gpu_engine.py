@@ -45,6 +45,7 @@ CONTEXTS = (2048, 8192)
 ALPHAS = (0.77, 0.755, 0.735)  # what the published acceptances at k = 4 mean per proposal
 TRACES = 8
 PARTS = ("steps", "speedup", "modes", "kernels", "attention", "transformers", "memory")
+LABELS = {"draft-free": "oracle"}  # all others are synthetic
 ALONE = ("memory",)  # it caps the memory of its process
 
 
@@ -267,7 +268,7 @@ class Bench:
                 limits: tuple[float | None, float | None] = (None, None)
                 if k == 4 and name in ("draft-free", "all-accept"):
                     limits = {"draft-free": (4.2, 4.6), "all-accept": (1.4, 1.9)}[name]
-                label = f"R, {name} (synthetic)"
+                label = f"R, {name} ({LABELS.get(name, 'synthetic')})"
                 add(label, f"k = {k}, {median(rounds):g} rounds, 2048 tokens", ratio, "", *limits)
                 self.table.rows[-1].n = len(found)
                 self.table.rows[-1].low, self.table.rows[-1].high = min(spread), max(spread)
@@ -278,7 +279,13 @@ class Bench:
             torch.cuda.empty_cache()
         for name, (ratio, k) in best.items():
             limits = (1.0, 1.25) if name.startswith("alpha") else (None, None)
-            add(f"R at the best k, {name} (synthetic)", f"k = {k}, 2048 tokens", ratio, "", *limits)
+            add(
+                f"R at the best k, {name} ({LABELS.get(name, 'synthetic')})",
+                f"k = {k}, 2048 tokens",
+                ratio,
+                "",
+                *limits,
+            )
 
     def modes(self) -> None:
         """The same run in every mode: plain decoding and draft-free, all-accept speculation, k = 4."""
@@ -301,7 +308,12 @@ class Bench:
         plain = add("AR, 64 tokens", "eager", [eager_ar().seconds * 1e3 for _ in range(3)], "ms")
         for name, free in (("draft-free", True), ("all-accept", False)):
             times = [eager_spec(free).seconds * 1e3 for _ in range(3)]
-            add(f"R, {name} (synthetic)", "eager, k = 4, own AR", [plain / ms for ms in times], "")
+            add(
+                f"R, {name} ({LABELS.get(name, 'synthetic')})",
+                "eager, k = 4, own AR",
+                [plain / ms for ms in times],
+                "",
+            )
         for mode in ("graphs", "compiled"):
             engine = self.base if mode == "compiled" else GraphEngine(pair.target, pair.draft, 4, mode)
             free_engine = GraphEngine(pair.target, None, 4, mode)
@@ -314,7 +326,12 @@ class Bench:
             ):
                 run()
                 times = [run().seconds * 1e3 for _ in range(5)]
-                add(f"R, {name} (synthetic)", f"{mode}, k = 4, own AR", [plain / ms for ms in times], "")
+                add(
+                    f"R, {name} ({LABELS.get(name, 'synthetic')})",
+                    f"{mode}, k = 4, own AR",
+                    [plain / ms for ms in times],
+                    "",
+                )
             add("graph memory", f"{mode}, k = 4", engine.pool_bytes / MIB, "MiB")
             add("graphs captured", f"{mode}, k = 4", engine.graphs, "")
             add("warm-up, compilation and capture", f"{mode}, k = 4", engine.capture_seconds, "s")

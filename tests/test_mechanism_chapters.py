@@ -277,6 +277,7 @@ def slower(one: folders.Results, file: str, factor: float, **where: Any) -> None
     assert chosen.any()
     table.loc[chosen, "decode_s"] *= factor
     write_table(table, path, "mechanism")
+    one._made.clear()  # an opened folder derives its tables once; pages open it again
 
 
 # -- pages
@@ -420,17 +421,59 @@ def test_the_dial_follows_the_line_for_the_bits_drawn(one: folders.Results) -> N
     assert "off by 0.0\u00a0% in the mean" in curve.bits_sentence(frame, bits)
     told = curve.crossing_sentences(frame, lines, N)[0]
     assert "R crosses 1 at alpha" in told and "The cost line says: alpha = " in told
-    assert "(cost line: alpha = " in chain.dial_found(one)
     never = frame.assign(R_GM=frame["R_GM"] / 10)
     assert "stays below 1" in curve.crossing_sentences(never, lines, N)[0]
 
 
+def test_the_break_even_alpha_is_told_with_each_way_to_find_it(one: folders.Results) -> None:
+    told = chain.dial_found(one)
+    assert "measured by imposed bits alpha = " in told and "; by the cost line alpha = " in told
+    assert "the luck of the few bits" in told
+    (one.folder / "cost-fit.csv").unlink()
+    assert "cost line" not in chain.dial_found(one) and "luck" not in chain.dial_found(one)
+    over = curve.over_contexts({2048: 0.5, 4096: 0.6, 8192: None})
+    assert over == "alpha = 0.500 to 0.600 over 2K and 4K and no alpha pays at 8K"
+    assert curve.over_contexts({2048: 0.0, 4096: 0.6}) == "alpha = 0.600 at 4K and every alpha pays at 2K"
+
+
+def test_each_folder_s_crossings_carry_its_name(
+    one: folders.Results, project: Path, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(one.folder, project / "data" / "other")
+    monkeypatch.setattr(folders.Results, "quick", False)
+    for show in (dial.show_crossing, dial.show_curve):
+        shown.clear()
+        show(project)
+        said = [part for part in shown if "R crosses 1" in part]
+        assert ["**mine (this machine).** At 2K" in part for part in said] == [True, False]
+        assert ["**other (this machine).** At 2K" in part for part in said] == [False, True]
+        assert all(part.count("(this machine).**") == 1 for part in said), "once, not per paragraph"
+
+
 def test_replay_is_held_against_the_real_draft(one: folders.Results) -> None:
-    told = replay.sentences(replay.compared(mechanisms.by_family(one, "dial")))[0]
-    assert "in all 2 cells" in told and "costs what is real" in told
+    def told(cells: int) -> str:
+        frame = replay.compared(mechanisms.by_family(one, "dial"))
+        return replay.sentences(pd.concat([frame, frame]).head(cells))[0]
+
+    assert "in all 3 cells" in told(3) and "costs what is real" in told(3)
+    assert "2 cells, and so few decide nothing" in told(2) and "costs what is real" not in told(2)
     slower(one, "dial.csv", 1.2, variant="recorded trace")
-    told = replay.sentences(replay.compared(mechanisms.by_family(one, "dial")))[0]
-    assert "do not stand for those of a real draft" in told and "20.0\u00a0%" in told
+    assert "do not stand for those of a real draft" in told(3) and "20.0\u00a0%" in told(3)
+    assert "its time is 1.20 of the real run's: 1 cell, and so few" in told(1)
+    assert "do not stand" not in told(1)
+
+
+def test_captions_name_the_pair(
+    one: folders.Results, project: Path, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for show in (
+        traces.show_cells, traces.show_traces, oracles.show_all_accept, freedraft.show, dial.show_curve, replay.show,
+        residuals.show,
+    ):  # fmt: skip
+        shown.clear()
+        show(project)
+        told = " ".join(shown)
+        assert told.count("2 threads, FP32, pair smol.") == told.count("2 threads, FP32") > 0, show
 
 
 # -- the cost line
@@ -504,7 +547,9 @@ def test_a_large_residual_is_listed_with_its_cause(one: folders.Results) -> None
 @pytest.mark.parametrize(
     ("ar", "spec", "rounds", "beyond", "expected"),
     [(0.2, 0.0, 20, False, "AR's time"), (0.0, 0.2, 20, False, "the variant's time"),
-     (0.1, -0.1, 20, False, "both times"), (0.0, 0.2, 21, False, "21 rounds instead of 20, the variant's time"),
+     (-0.08, 0.05, 20, False, "AR's time (-8.0\u00a0%), the variant's time (+5.0\u00a0%)"),
+     (0.25, 0.12, 20, False, "AR's time (+25.0\u00a0%), the variant's time (+12.0\u00a0%)"),
+     (0.25, 0.05, 20, False, "AR's time"), (0.0, 0.2, 21, False, "21 rounds instead of 20, the variant's time"),
      (-0.2, 0.0, 20, True, "AR's time, extrapolated context")],
 )  # fmt: skip
 def test_causes(ar: float, spec: float, rounds: int, beyond: bool, expected: str) -> None:
@@ -518,6 +563,15 @@ def test_causes(ar: float, spec: float, rounds: int, beyond: bool, expected: str
     assert (
         residuals.cause(row | {"disturbed": True}) == f"{expected}, run disturbed (others used 31.0\u00a0%)"
     )
+
+
+def test_large_residuals_are_counted_by_which_times_are_off(one: folders.Results) -> None:
+    frame: Any = joined(one).head(3)
+    frame = frame.assign(
+        ar_residual=[0.2, 0.1, 0.3], spec_residual=[-0.15, -0.1, 0.0], residual=0.2, R_low=9.0, R_high=9.0
+    )
+    (told,) = residuals.large_sentences(frame)
+    assert told.endswith("Due to: both times (2) and AR's time (1).")
 
 
 def test_the_best_k_predicted_and_found(one: folders.Results) -> None:

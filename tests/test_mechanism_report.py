@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 
 from specdec_lib import errors, guesses
-from specdec_lib.records import validate, write_table
+from specdec_lib.records import read_table, validate, write_table
 from specdec_lib.report import (
     controlplane,
     flips,
     folders,
     formulations,
+    graphs,
     mechanisms,
     numerics,
     phases,
@@ -206,6 +207,45 @@ def test_the_pages_run(
     assert any("make runs PROFILE=" in one for one in shown)
 
 
+def test_captions_name_the_pair(project: Path, shown: list[str]) -> None:
+    folder = make_folder(project, device="cuda")
+    write_table(made_numerics({"qkv": 0.1}), folder / "numerics.csv", "numerics")
+    write_table(made_quality({}), folder / "relaxed-quality.csv", "quality")
+    for phase in ("control-plane", "formulations", "relaxed"):
+        put(folder, phase, lambda *_: 0.9)
+    for show in (
+        controlplane.show_counts, controlplane.show_latency, formulations.show_gains, relaxed.show_price,
+    ):  # fmt: skip
+        shown.clear()
+        show(project)
+        told = [part for part in shown if "Example, BF16" in part]
+        assert told and all(part.count("Pair smol.") == 1 for part in told), show
+    shown.clear()
+    numerics.show_groups(project)
+    assert "Example, BF16, eager, pair smol. 2 cells" in shown[0]
+
+
+def test_captions_of_graphs_name_the_modes_of_their_rows(
+    project: Path, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows were measured inside an eager profile; most of them are of captured graphs."""
+    name = "h200-shapes-eager"
+    make_folder(project, name, name, "cuda")
+    (one,) = folders.all_folders(project)
+    table = read_table(REPOSITORY / "data" / name / graphs.FILE, graphs.PHASE)
+    monkeypatch.setattr(graphs, "measured", lambda root: [(one, table)])
+    start, end = f"{one.label}: Example, BF16, 8 GiB cap, ", ", pair qwen2.5-shapes."
+    for show, modes in (
+        (graphs.show_local, ["modes eager, graphs and compiled"]),
+        (graphs.show_pools, ["mode graphs"] * 2),
+        (graphs.show_independent, ["modes graphs and compiled"] * 2),
+    ):
+        shown.clear()
+        show(project)
+        for told, part in zip(modes, shown, strict=True):
+            assert f"{start}{told}{end}" in part, show
+
+
 # -- control plane
 
 
@@ -301,12 +341,13 @@ def test_the_relaxed_sentences_flip(project: Path) -> None:
     put(folder, "formulations", lambda *_: 0.8)
     assert relaxed.greedy(one) == (0, 10) and "none of 10 outputs" in relaxed.price_sentence(frame, (0, 10))
     put(folder, "formulations", lambda *_: 0.8, tokens_sha256="b" * 64)
+    one = only("relaxed", project)  # opened again: what is read of an opened folder is read once
     assert relaxed.greedy(one) == (10, 10)
     assert "10 of 10 outputs differ from the greedy rule's" in relaxed.price_sentence(frame, (10, 10))
 
     put(folder, "relaxed", lambda *_: 0.8, first_divergence_tokens=5)
     write_table(made_quality({"delta 4": -1.5}, kept=False), folder / "relaxed-quality.csv", "quality")
-    frame = relaxed.tradeoff(one)
+    frame = relaxed.tradeoff(only("relaxed", project))
     assert "no delta brings R_GM above 1" in relaxed.gain_sentence(one, frame)
     price = relaxed.price_sentence(frame)
     assert "only 0 of 10 outputs are AR's" in price and "less probable by 0.500 nats" in price

@@ -323,7 +323,7 @@ def test_every_gpu_folder_has_its_margin_on_the_first_page(made: Path) -> None:
     compiled = next(line for line in told if "gpu-compiled" in line)
     points = regimes.folder_points(one_of(made, "gpu-compiled"))
     assert (
-        f"pays from alpha = {text.span(p.break_even() for p in points if p.break_even() is not None)} on"
+        f"pays from alpha = {text.span(at for p in points if (at := p.break_even()) is not None)} on"
         in compiled
     )
     assert "the runs imposed" in compiled

@@ -20,6 +20,7 @@ from specdec_lib.report import (
     compare,
     correctness,
     drawing,
+    flips,
     folders,
     landing,
     method,
@@ -200,6 +201,37 @@ def test_the_sensitivity_names_what_changes_a_verdict(project: Path) -> None:
     assert told == "No choice changes a verdict." and "leave one family out" in set(frame["choice"])
 
 
+def test_no_verdict_is_not_changed_into_another_one(project: Path) -> None:
+    """One family passes the checks at 2K: no interval there, though one over all cells."""
+    folder = add(project, "cpu-full", "cpu-full", 0.5, contexts=2)
+    table = pd.read_csv(folder / "confirmatory-2048.csv")
+    table.loc[(table["family"] != "story") & (table["repeat"] == 2), "others_cpu_share"] = 0.4
+    write_table(table, folder / "confirmatory-2048.csv", "confirmatory")
+    (one,) = folders.all_folders(project)
+    gained = "Where the main choice has no interval, others give: all cells at 2K (does not)."
+    assert quality.sensitivity(one)[1] == f"No choice changes a verdict. {gained}"
+    (folder / "confirmatory-4096.csv").unlink()
+    (one,) = folders.all_folders(project)
+    assert quality.sensitivity(one)[1] == gained
+    changed = quality._choices_told(["all cells at 2K (pays)"], [], True)
+    assert changed == "Another verdict comes out with: all cells at 2K (pays)."
+    assert quality._choices_told([], [], False) == "No choice gives a verdict."
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_peak_memory_is_the_host_s(project: Path, shown: list[str], device: str) -> None:
+    provenance(add(project, "cpu-full", "cpu-full", 0.5, contexts=1), "cpu-full", device={"device": device})
+    quality.show_memory(compare.sources(project))
+    assert "peak host memory, GiB" in shown[0]
+    assert ("GPU memory is not in it." in shown[0]) == (device == "cuda")
+
+
+def test_the_table_of_equal_tokens_names_the_pairs(project: Path, shown: list[str]) -> None:
+    add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    flips.show_equality_table(project)
+    assert "2 threads, FP32, pair smol; reference, k = 4." in shown[0] and shown[0].count(", pair ") == 1
+
+
 # -- what is missing
 
 
@@ -283,10 +315,10 @@ def test_stages_roofline_and_prediction(project: Path) -> None:
     read = 3e8 + 20_000 * (2048 - 32)
     assert row["bytes per step, MB"] == pytest.approx(read / 1e6)
     assert row["achieved, GB/s"] == pytest.approx(read / (one.summary["ar_median_s"][0] / 63) / 1e9)
-    assert "nearer to the prediction from" in timeuse.prediction_sentence(one, timeuse.predictions(one, 0.75))
+    assert "nearer to the prediction from" in timeuse.prediction_sentence(one, timeuse.predictions(one))
     provenance(folder, "cpu-full", models={}, device={})
     bare = folders.all_folders(project)[0]
-    assert timeuse.roofline(bare).empty and timeuse.predictions(bare, 0.75).empty
+    assert timeuse.roofline(bare).empty and timeuse.predictions(bare).empty
 
 
 def test_which_machine_it_is_follows_the_measured_ratio(project: Path) -> None:

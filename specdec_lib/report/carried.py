@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from specdec_lib.paths import project_root
 from specdec_lib.report import audit, compare, folders, mechanisms, regimes, style, text
 from specdec_lib.report.costline import PHASE
@@ -170,12 +172,11 @@ def pace_sentence(root: Path | None = None) -> str:
     file = (root or project_root()) / "data" / HOST_PACE
     if not file.is_file():
         return ""
-    from scipy.stats import spearmanr
-
     known = json.loads(file.read_text(encoding="utf-8"))
     seconds = known["seconds"]
     spread = {name: max(values) / min(values) - 1 for name, values in seconds.items()}
-    follows = {mode: float(spearmanr(seconds["loop"], seconds[mode])[0]) for mode in ("eager", "graphs")}
+    ranks: Any = pd.DataFrame(seconds).corr(method="spearman")
+    follows = {mode: float(ranks.loc["loop", mode]) for mode in ("eager", "graphs")}
     cause = (
         "the host's pace, not the engine, moves the eager times, which is why cells of eager folders fail"
         if follows["eager"] >= FOLLOWS > follows["graphs"]
@@ -287,8 +288,6 @@ def show_ladders(root: Path | None = None) -> None:
     """Step by step from the published engine to the best one, on one pair and machine; or how to measure it."""
     found = regimes.ladders(root)
     for ladder in found:
-        import pandas as pd
-
         rows = [row for context in ladder_contexts(ladder) for row in steps(ladder, context, root)]
         each = " ".join(f"{one.label}: {one.hardware}." for one in ladder)
         caption = (

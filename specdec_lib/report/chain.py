@@ -101,19 +101,26 @@ def one_variant(phase: str, *variants: str) -> Callable[[folders.Results], str]:
 
 
 def dial_found(one: folders.Results) -> str:
-    """Where R reaches 1, measured and predicted."""
+    """Where R reaches 1, by each of the two ways to find it: they are two values of one quantity."""
     cells = mechanisms.by_family(one, dial.PHASE)
-    lines, parts = curve.fitted(one, cells), []
-    for context, part in curve.curve(cells).groupby("context_tokens", sort=True):
-        found, line = curve.crossing(list(part["alpha"]), list(part["R_GM"])), lines.get(int(context))
-        said = (
-            f" (cost line: {curve.told(curve.break_even(part, line, one.profile.new_tokens))})"
-            if line
-            else ""
-        )
-        parts.append(f"{curve.told(found)} at {text.context_name(int(context))}{said}")
-    engine = curve.engine_of(curve.curve(cells))
-    return f"where R of {engine} reaches 1 (synthetic): {'; '.join(parts)}."
+    frame, lines = curve.curve(cells), curve.fitted(one, cells)
+    by_bits: dict[int, float | None] = {}
+    by_line: dict[int, float | None] = {}
+    for context, part in frame.groupby("context_tokens", sort=True):
+        by_bits[int(context)] = curve.crossing(list(part["alpha"]), list(part["R_GM"]))
+        if line := lines.get(int(context)):
+            by_line[int(context)] = curve.break_even(part, line, one.profile.new_tokens)
+    told = (
+        f"where R of {curve.engine_of(frame)} reaches 1 (synthetic): measured by imposed bits "
+        f"{curve.over_contexts(by_bits)}"
+    )
+    if not by_line:
+        return f"{told}."
+    # The line counts what is expected of an alpha, a run what its few bits were.
+    return (
+        f"{told}; by the cost line {curve.over_contexts(by_line)}. The first holds the luck of the few bits that were "
+        "drawn, the second does not."
+    )
 
 
 def formulations(one: folders.Results) -> str:

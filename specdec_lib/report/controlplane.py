@@ -72,10 +72,14 @@ def show_finding(root: Path | None = None) -> None:
 def show_counts(root: Path | None = None) -> None:
     """Per round: reads, token copies, bytes, before and after, published beside every folder."""
     if found := mechanisms.having(PHASE, root):
-        each = " ".join(f"{mechanisms.caption(one, mechanisms.by_variant(one, PHASE))}" for one in found)
+        each = " ".join(map(_caption, found))
         caption = f"Medians over families. Published: {published.HARDWARE}. {each}"
         style.table(counts_table(found, root), caption=caption, csv=found[0].csv(f"{PHASE}.csv"))
     mechanisms.say_if_unmeasured(PHASE, root)
+
+
+def _caption(one: folders.Results) -> str:
+    return f"{mechanisms.caption(one, mechanisms.by_variant(one, PHASE))} Pair {one.profile.pair}."
 
 
 def counts_table(found: list[folders.Results], root: Path | None = None) -> pd.DataFrame:
@@ -134,7 +138,7 @@ def counts_sentence(one: folders.Results, runs: folders.Table, frame: folders.Ta
 def show_latency(root: Path | None = None) -> None:
     """What the device-side plane saves of the naive one's time: judged on a GPU, where a read makes the host wait."""
     if found := [one for one in mechanisms.having(PHASE, root) if one.cuda]:
-        each = " ".join(mechanisms.caption(one, mechanisms.by_variant(one, PHASE)) for one in found)
+        each = " ".join(map(_caption, found))
         caption = f"Device-side against naive, the same cells. Published: {published.HARDWARE}. {each}"
         style.table(latency_table(found, root), caption=caption, csv=found[0].csv(f"{PHASE}.csv"))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -112,6 +113,21 @@ def told(alpha: float | None) -> str:
     )
 
 
+def over_contexts(found: dict[int, float | None]) -> str:
+    """Break-even alphas by context in words: "alpha = 0.431 to 0.509 over 2K and 4K and no alpha pays at 8K"."""
+    crossed = {context: alpha for context, alpha in found.items() if alpha}
+    over = "over" if len(crossed) > 1 else "at"
+    parts = [f"alpha = {text.span(crossed.values())} {over} {_named(crossed)}"] if crossed else []
+    for extreme in (0.0, None):
+        if rest := [context for context, alpha in found.items() if alpha == extreme]:
+            parts.append(f"{told(extreme)} at {_named(rest)}")
+    return text.listed(parts)
+
+
+def _named(contexts: Iterable[int]) -> str:
+    return text.listed(map(text.context_name, contexts))
+
+
 def crossing_sentences(frame: Table, lines: dict[int, Line], new_tokens: int) -> list[str]:
     """Per context: where R crosses 1, measured and predicted; and how far the line is from the points."""
     sentences = []
@@ -137,4 +153,4 @@ def _where(found: float | None, part: Table) -> str:
         return f"R stays below 1 at every imposed alpha, up to {number(part['R_GM'].max())}"
     if found == part["alpha"].min():
         return f"R is at least 1 at every imposed alpha, from {number(part['R_GM'].iloc[0])} on"
-    return f"R crosses 1 at alpha = {number(found)}, interpolated between imposed alphas"
+    return f"R crosses 1 at alpha = {number(found)}, measured by imposed bits and interpolated between alphas"

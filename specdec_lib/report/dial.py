@@ -42,10 +42,10 @@ def show_curve(root: Path | None = None) -> None:
             here = cells[cells["context_tokens"] == context]
             name = text.context_name(int(context))
             caption = (
-                f"{one.label}: {one.hardware}. {name} tokens, {engine_of(part)}, k = {one.profile.k}, imposed "
-                f"acceptance (synthetic), draft forwards paid. Faint: each of {text.families(int(part['n'].max()))}, "
-                f"the spread; medians over {text.counted(int(here['repeats_n'].max()), 'repeat')}; "
-                "strong: geometric mean."
+                f"{one.label}: {one.hardware}, pair {one.profile.pair}. {name} tokens, {engine_of(part)}, "
+                f"k = {one.profile.k}, imposed acceptance (synthetic), draft forwards paid. "
+                f"Faint: each of {text.families(int(part['n'].max()))}, the spread; medians over "
+                f"{text.counted(int(here['repeats_n'].max()), 'repeat')}; strong: geometric mean."
             )
             values = "; ".join(f"{row['alpha']:g}: {number(row['R_GM'])}" for row in part.to_dict("records"))
             alt = f"R over imposed alpha at {name} (synthetic). Alpha and R: {values}."
@@ -56,13 +56,13 @@ def show_curve(root: Path | None = None) -> None:
         style.table(
             curve_table(frame, lines, bits, n),
             caption=(
-                f"{one.label}: {one.hardware}. {engine_of(frame).capitalize()}, k = {one.profile.k}. Imposed alpha "
-                "(synthetic), geometric means and range over "
+                f"{one.label}: {one.hardware}, pair {one.profile.pair}. {engine_of(frame).capitalize()}, "
+                f"k = {one.profile.k}. Imposed alpha (synthetic), geometric means and range over "
                 f"families; predicted: the cost line, exact for {n} tokens."
             ),
             csv=one.csv(f"{PHASE}.csv"),
         )
-        text.say(*mechanisms.conclusions(one, *told, bits_sentence(frame, bits)))
+        text.say(*_of(one, [*told, bits_sentence(frame, bits)]))
     text.say(*mechanisms.missing(PHASE, root))
 
 
@@ -71,9 +71,14 @@ def show_crossing(root: Path | None = None) -> None:
     for one in mechanisms.having(PHASE, root):
         cells = mechanisms.by_family(one, PHASE)
         told = crossing_sentences(curve(cells), fitted(one, cells), one.profile.new_tokens)
-        text.say(*mechanisms.conclusions(one, *told))
+        text.say(*_of(one, told))
     if not mechanisms.having(PHASE, root):
         text.say(*mechanisms.missing(PHASE, root))
+
+
+def _of(one: folders.Results, told: list[str]) -> list[str]:
+    """A folder's conclusions, its name before the first: several folders follow each other."""
+    return mechanisms.conclusions(one, f"**{one.label}.** {told[0]}", *told[1:])
 
 
 def curve_table(

@@ -72,9 +72,14 @@ EQUALITY = {"families with equal tokens": lambda row: f"{row['identical_families
 def show_equality_table(root: Path | None = None) -> None:
     """Families whose tokens are equal in both arms, published and every folder with its own text."""
     found = compare.sources(root, real_only=True)
-    each = " ".join(f"{source.label}: {source.hardware}; {source.setup}." for source in found)
+    each = " ".join(f"{source.label}: {source.hardware}{_pair(source)}; {source.setup}." for source in found)
     caption = f"Token equality of AR and SpecDec in the timed runs. {each}"
     style.table(compare.table(found, EQUALITY), caption=caption, csv=found[-1].csv)
+
+
+def _pair(source: compare.Source) -> str:
+    """Ours; the article's hardware names its pair already."""
+    return f", pair {source.results.profile.pair}" if source.results else ""
 
 
 def equality(root: Path | None = None) -> list[str]:

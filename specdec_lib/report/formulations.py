@@ -71,7 +71,7 @@ def show_gains(root: Path | None = None) -> None:
             f"Ratio of R with and without the change, in the same cells (all variants {_label(one)}); "
             "above 1 it is faster. "
             "Predicted from the fitted cost line and the traces. "
-            + mechanisms.caption(one, mechanisms.by_variant(one, PHASE))
+            + f"{mechanisms.caption(one, mechanisms.by_variant(one, PHASE))} Pair {one.profile.pair}."
         )
         style.table(gains_table(frame), caption=caption, csv=one.csv(f"{PHASE}.csv"))
     mechanisms.say_if_unmeasured(PHASE, root)

@@ -19,8 +19,8 @@ def show(root: Path | None = None) -> None:
     for one in mechanisms.having(FREE, root):
         frame = verification_costs(mechanisms.by_family(one, FREE), one.profile.new_tokens)
         caption = (
-            f"{one.label}: {one.hardware}. Draft-free (oracle), means over families. v: AR steps per "
-            "round, overhead inside; ceiling: R if a verification cost one step."
+            f"{one.label}: {one.hardware}, pair {one.profile.pair}. Draft-free (oracle), means over families. v: "
+            "AR steps per round, overhead inside; ceiling: R if a verification cost one step."
         )
         style.table(verification_table(frame, one.label, root), caption=caption, csv=one.csv(f"{FREE}.csv"))
         told = verification_sentences(frame)

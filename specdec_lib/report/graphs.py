@@ -32,7 +32,9 @@ def show_pools(root: Path | None = None) -> None:
     style.use_style()
     for one, table in measured(root):
         position = table[table["part"].eq("per position")]
-        caption = f"{told(one, position)} Pools of graphs captured per round and position, under a cap of 8 GiB."
+        caption = (
+            f"{told(one, position)} Pools of graphs captured per round and position, under a cap of 8 GiB."
+        )
         style.figure(pools.figure(table), alt=pools.words(table), caption=caption, csv=one.csv(FILE))
         style.table(pools.pools_table(table), caption=caption, csv=one.csv(FILE))
     say_missing(root)

@@ -53,7 +53,9 @@ def show_equality(root: Path | None = None) -> None:
 def show_summary(root: Path | None = None) -> None:
     """Every folder and precision in one table: first operation, flips, groups of widths; equal tokens beside."""
     if rows := [row for one, table in _measured(root) for row in summary_rows(one, table)]:
-        each = " ".join(f"{one.label}: {one.hardware}." for one, _ in _measured(root))
+        each = " ".join(
+            f"{one.label}: {one.hardware}, pair {one.profile.pair}." for one, _ in _measured(root)
+        )
         caption = (
             "Blocks against single steps, side by side. Flips: of the rows of all widths, which start at "
             "one place and so "
@@ -136,8 +138,9 @@ def told(one: folders.Results, table: folders.Table, dtype: str = "") -> str:
     widths = f"{table['width'].min()} to {table['width'].max()}"
     precision = f" Compared in {dtype.upper()}." if dtype else ""
     return (
-        f"{one.label}: {one.hardware}.{precision} {text.counted(cells, 'cell')} (family and context; {contexts}), "
-        f"blocks of {widths} rows against single steps."
+        f"{one.label}: {one.hardware}, pair {one.profile.pair}.{precision} "
+        f"{text.counted(cells, 'cell')} (family and context; {contexts}), blocks of {widths} rows against "
+        "single steps."
     )
 
 

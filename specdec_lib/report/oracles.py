@@ -84,8 +84,9 @@ def show_all_accept(root: Path | None = None) -> None:
         if frame.empty:
             continue
         caption = (
-            f"{one.label}: {one.hardware}. AR steps; means over families. v from draft-free (oracle), c "
-            "from all accepted (synthetic), both without bonus and with a round's overhead inside."
+            f"{one.label}: {one.hardware}, pair {one.profile.pair}. AR steps; means over families. v from "
+            "draft-free (oracle), c from all accepted (synthetic), both without bonus and with a "
+            "round's overhead inside."
         )
         style.table(draft_cost_table(frame, one.label, root), caption=caption, csv=one.csv(f"{ALL}.csv"))
         text.say(*_of(one, draft_cost_sentences(frame, _fitted_c(one))))

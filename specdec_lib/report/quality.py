@@ -9,6 +9,8 @@ import pandas as pd
 from specdec_lib.report import compare, folders, style, text
 from specdec_lib.report.style import number
 
+_NONE = "no interval"  # the verdict of too few families
+
 
 def show_exclusions(found: list[compare.Source]) -> None:
     """Cells that failed a check, with the check and what it saw."""
@@ -25,9 +27,7 @@ def show_exclusions(found: list[compare.Source]) -> None:
 
 def exclusions(one: folders.Results) -> pd.DataFrame:
     """One row per failed check of a cell: check, value, limit, note."""
-    from specdec_lib.analysis import exclusions_table
-
-    table = exclusions_table(one.runs, one.design)
+    table = one.exclusions
     shown = {
         name: [
             number(value)
@@ -78,7 +78,7 @@ def sensitivity(one: folders.Results) -> tuple[pd.DataFrame, str]:
     from specdec_lib.analysis import sensitivity_table
 
     table: Any = sensitivity_table(one.families, one.design)
-    rows, changes = [], []
+    rows, changes, gained, verdicts = [], [], [], []
     for context, part in table.groupby("context_tokens", sort=True):
         name = text.context_name(int(context))  # pyright: ignore[reportArgumentType]
         main = part.loc[part["variant"] == "inference", "verdict"].iloc[0]
@@ -104,25 +104,37 @@ def sensitivity(one: folders.Results) -> tuple[pd.DataFrame, str]:
                     "verdict": ", ".join(seen),
                 }
             )
-        other = part[(part["verdict"] != main) & (part["verdict"] != "no interval")]
-        changes += [f"{row['variant']} at {name} ({row['verdict']})" for row in other.to_dict("records")]
-    told = (
-        f"Another verdict comes out with: {text.listed(changes)}."
-        if changes
-        else "No choice changes a verdict."
-    )
-    return pd.DataFrame(rows), told
+        other = part[~part["verdict"].isin([main, _NONE])]
+        found = [f"{row['variant']} at {name} ({row['verdict']})" for row in other.to_dict("records")]
+        verdicts.append(main)
+        if main == _NONE:  # what has no verdict cannot get another one
+            gained += found
+        else:
+            changes += found
+    return pd.DataFrame(rows), _choices_told(changes, gained, any(main != _NONE for main in verdicts))
+
+
+def _choices_told(changes: list[str], gained: list[str], any_verdict: bool) -> str:
+    """Which choices change a verdict, and which give one where the main choice has none."""
+    told = [f"Another verdict comes out with: {text.listed(changes)}."] if changes else []
+    if not changes and any_verdict:
+        told.append("No choice changes a verdict.")
+    if gained:
+        told.append(f"Where the main choice has no interval, others give: {text.listed(gained)}.")
+    return " ".join(told) or "No choice gives a verdict."
 
 
 def show_memory(found: list[compare.Source]) -> None:
     """Peak resident memory and load by others."""
     if ours := _measured_or_say(found):
         csv = ours[0].csv(f"confirmatory-{ours[0].contexts[0]}.csv")
-        style.table(memory(ours), caption="Largest over the processes of each context.", csv=csv)
+        caption = "Largest over the processes of each context."
+        caption += " GPU memory is not in it." * any(one.cuda for one in ours)
+        style.table(memory(ours), caption=caption, csv=csv)
 
 
 def memory(found: list[folders.Results]) -> pd.DataFrame:
-    """Per context and folder: peak memory in GiB, CPU share taken by others, processes."""
+    """Per context and folder: peak host memory in GiB, CPU share taken by others, processes."""
     rows = []
     for one in found:
         for context, part in one.runs.groupby("context_tokens", sort=True):
@@ -130,7 +142,7 @@ def memory(found: list[folders.Results]) -> pd.DataFrame:
                 {
                     "context": text.context_name(int(context)),  # pyright: ignore[reportArgumentType]
                     "results": one.label,
-                    "peak memory, GiB": float(part["peak_rss_bytes"].max()) / 2**30,
+                    "peak host memory, GiB": float(part["peak_rss_bytes"].max()) / 2**30,
                     "CPU taken by others, median": text.percent(float(part["others_cpu_share"].median())),
                     "largest": text.percent(float(part["others_cpu_share"].max())),
                     "processes": int(part["job"].nunique()),

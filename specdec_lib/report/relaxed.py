@@ -74,7 +74,7 @@ def show_price(root: Path | None = None) -> None:
         frame, csv = tradeoff(one), one.csv(QUALITY)
         caption = (
             "Counts and medians over families; log-probability: mean over families of the mean per token under the "
-            f"target, less AR's, in nats. {mechanisms.caption(one, frame)}"
+            f"target, less AR's, in nats. {_caption(one, frame)}"
         )
         style.table(price_table(frame), caption=caption, csv=csv)
         style.use_style()
@@ -82,9 +82,13 @@ def show_price(root: Path | None = None) -> None:
         drawn = "Above R_GM, below the change of the text's log-probability under the target; "
         style.figure(
             figure(frame), alt="R and text quality over delta. " + " ".join(told),
-            caption=f"{drawn}no delta is exact (at 0 ties pass). {mechanisms.caption(one, frame)}", csv=csv,
+            caption=f"{drawn}no delta is exact (at 0 ties pass). {_caption(one, frame)}", csv=csv,
         )  # fmt: skip
     mechanisms.say_if_unmeasured(PHASE, root)
+
+
+def _caption(one: folders.Results, frame: folders.Table) -> str:
+    return f"{mechanisms.caption(one, frame)} Pair {one.profile.pair}."
 
 
 def show_finding(root: Path | None = None) -> None:

@@ -13,6 +13,7 @@ from specdec_lib.report.curve import PHASE
 Table = folders.Table
 REPLAY, REAL = "recorded trace", "real draft"
 CLOSE = 0.05  # a replay within this share of the real run's time stands for it
+FEW = 3  # cells with the same rounds under which no verdict is drawn
 
 
 def show(root: Path | None = None) -> None:
@@ -22,8 +23,8 @@ def show(root: Path | None = None) -> None:
         if one.synthetic or frame.empty:  # random weights have no acceptance of their own to be replayed
             continue
         caption = (
-            f"{one.label}: {one.hardware}. The same engine with the recorded trace imposed (synthetic) "
-            "and with the real draft (real); medians over repeats. Time: replay / real."
+            f"{one.label}: {one.hardware}, pair {one.profile.pair}. The same engine with the recorded trace "
+            "imposed (synthetic) and with the real draft (real); medians over repeats. Time: replay / real."
         )
         style.table(table(frame), caption=caption, csv=one.csv(f"{PHASE}.csv"))
         text.say(*mechanisms.conclusions(one, *(f"**{one.label}.** {told}" for told in sentences(frame))))
@@ -75,16 +76,16 @@ def sentences(frame: Table) -> list[str]:
     )
     if same.empty:
         return [rounds]
+    timed = f"{rounds} Where the rounds agree its time is {text.span(same['time'])} of the real run's"
+    if len(same) < FEW:
+        return [f"{timed}: {text.counted(len(same), 'cell')}, and so few decide nothing."]
     off = float((same["time"] - 1).abs().median())
     judged = (
         "What is imposed costs what is real."
         if off <= CLOSE
         else f"That is more than {text.percent(CLOSE, 0)}: the dial's times do not stand for those of a real draft."
     )
-    return [
-        f"{rounds} Where the rounds agree its time is {text.span(same['time'])} of the real run's, "
-        f"{text.percent(off)} apart in the median. {judged}"
-    ]
+    return [f"{timed}, {text.percent(off)} apart in the median. {judged}"]
 
 
 def _left(row: dict[str, Any]) -> str:

@@ -75,9 +75,9 @@ def show(root: Path | None = None) -> None:
         told, csv = verdict_sentences(frame, inside), one.csv(f"{PHASE}.csv")
         each = text.listed(f"{n} {label}" for label, n in frame["label"].value_counts().items())
         caption = (
-            f"{one.label}: {one.hardware}. {number(len(frame))} held-out cells and variants ({each}), "
-            "medians over repeats; hollow: extrapolated context. Bars: 95 % t interval of the prediction "
-            "over development families; slowest and fastest repeat of the measurement."
+            f"{one.label}: {one.hardware}, pair {one.profile.pair}. {number(len(frame))} held-out cells and "
+            f"variants ({each}), medians over repeats; hollow: extrapolated context. Bars: 95 % t "
+            "interval of the prediction over development families; slowest and fastest repeat of the measurement."
         )
         style.use_style()
         style.figure(
@@ -162,27 +162,45 @@ _OTHER_ROUNDS = "other rounds than predicted, because the text left AR's at a ne
 
 def cause(row: dict[str, Any]) -> str:
     """What a residual is due to: other rounds, AR's time, the variant's, or both; an extrapolated context; noise;
-    other processes.
-
-    log(R measured / R predicted) is AR's log residual minus the variant's, so the two parts can be weighed.
-    """
-    parts = {
-        "AR's time": math.log1p(row["ar_residual"]),
-        "the variant's time": -math.log1p(row["spec_residual"]),
-    }
-    sign = math.copysign(1.0, row["residual"])
-    towards = {name: max(0.0, sign * part) for name, part in parts.items()}
-    larger = max(towards, key=lambda name: towards[name])
-    shared = min(towards.values()) >= _SHARED * towards[larger] > 0
+    other processes."""
     found = [] if row["same_rounds"] else [f"{row['rounds_measured_n']} rounds instead of {row['rounds_n']}"]
-    found.append("both times" if shared else larger)
-    if row["extrapolated"]:
-        found.append("extrapolated context")
-    if row["R_low"] <= row["R_predicted"] <= row["R_high"]:
-        found.append("inside the spread of its repeats")
+    off = times_off(row)
+    found += [f"{name} ({_signed(share)})" for name, share in off.items()] if len(off) > 1 else list(off)
+    found += _beside(row)
     if row["disturbed"]:
         found.append(f"run disturbed (others used {text.percent(row['others_cpu_share'])})")
     return ", ".join(found)
+
+
+def times_off(row: dict[str, Any]) -> dict[str, float]:
+    """The time that is further off its prediction; the other too if it is off comparably, to whichever side.
+
+    log(R measured / R predicted) is AR's log residual minus the variant's, so the two can be weighed: of two that are
+    off to one side the larger makes the residual and the smaller hides a part of it.
+    """
+    shares = {"AR's time": row["ar_residual"], "the variant's time": row["spec_residual"]}
+    weights = {name: abs(math.log1p(share)) for name, share in shares.items()}
+    larger = max(weights, key=lambda name: weights[name])
+    if min(weights.values()) >= _SHARED * weights[larger] > 0:
+        return shares
+    return {larger: shares[larger]}
+
+
+def _kind(row: dict[str, Any]) -> str:
+    """:func:`cause` without its numbers, so that rows with one cause can be counted."""
+    if row["disturbed"]:
+        return _DISTURBED
+    if not row["same_rounds"]:
+        return _OTHER_ROUNDS
+    off = list(times_off(row))
+    return ", ".join(["both times" if len(off) > 1 else off[0], *_beside(row)])
+
+
+def _beside(row: dict[str, Any]) -> list[str]:
+    """What weakens a residual, whatever time it is due to."""
+    inside = row["R_low"] <= row["R_predicted"] <= row["R_high"]
+    found = {"extrapolated context": row["extrapolated"], "inside the spread of its repeats": inside}
+    return [name for name, holds in found.items() if holds]
 
 
 def large(frame: Table) -> Table:
@@ -216,8 +234,7 @@ def large_sentences(frame: Table) -> list[str]:
         return [f"No residual is above {text.percent(LARGE, 0)}."]
     causes: dict[str, int] = {}
     for row in found.to_dict("records"):
-        first = _DISTURBED if row["disturbed"] else cause(row) if row["same_rounds"] else _OTHER_ROUNDS
-        causes[first] = causes.get(first, 0) + 1
+        causes[_kind(row)] = causes.get(_kind(row), 0) + 1
     each = text.listed(f"{name} ({n})" for name, n in sorted(causes.items(), key=lambda item: -item[1]))
     return [
         f"{len(found)} of {number(len(frame))} residuals are above {text.percent(LARGE, 0)}. Due to: {each}."

@@ -33,7 +33,9 @@ def verdicts(found: list[compare.Source]) -> list[str]:
 
 def show_times(found: list[compare.Source]) -> None:
     """Medians and R with prefill."""
-    caption = "Medians and ratios over all measured families, of decoding alone and with both arms' prefill added."
+    caption = (
+        "Medians and ratios over all measured families, of decoding alone and with both arms' prefill added."
+    )
     style.table(compare.table(found, compare.TIMES), caption=caption, csv=found[-1].csv)
     text.say(*prefill_sentences(found))
 

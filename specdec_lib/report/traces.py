@@ -29,9 +29,9 @@ def show_cells(root: Path | None = None) -> None:
         style.use_style()
         told = cell_sentences(frame, root)
         caption = (
-            f"{one.label}: {one.hardware}. Accepted / proposed per family and context in the real run (reference "
-            f"formulation, no bonus, k = {one.profile.k}; real), one run each: it is exact for this text and "
-            "has no spread. Marks of one family stand side by side."
+            f"{one.label}: {one.hardware}, pair {one.profile.pair}. Accepted / proposed per family and context "
+            f"in the real run (reference formulation, no bonus, k = {one.profile.k}; real), one run "
+            "each: it is exact for this text and has no spread. Marks of one family stand side by side."
         )
         style.figure(
             cells_figure(frame), alt="Acceptance per family and context. " + told[0], caption=caption,
@@ -133,8 +133,8 @@ def show_traces(root: Path | None = None) -> None:
         real = {(row["context_tokens"], row["family"]): row["acceptance"]
                 for row in cells(dict_of(root)[one.name]).to_dict("records")}  # fmt: skip
         caption = (
-            f"{one.label}: {one.hardware}. One trace per cell, k = {one.profile.k}, reference "
-            "formulation, no bonus. Pass share: output positions at which the draft would choose the "
+            f"{one.label}: {one.hardware}, pair {one.profile.pair}. One trace per cell, k = {one.profile.k}, "
+            "reference formulation, no bonus. Pass share: output positions at which the draft would choose the "
             "target's token."
         )
         style.table(traces_table(traces, real), caption=caption, csv=one.csv(TRACES))
