@@ -259,6 +259,9 @@ def test_the_engine_s_figures_stand_against_floor_and_aim() -> None:
     table = read_table(path, "gpu-engine")
     frame = gpuengine.limits_table(table)
     assert len(frame) == table["floor"].notna().sum() > 5
+    assert (
+        "R, draft-free (oracle)" in set(frame["figure"]) and "draft-free (synthetic)" not in frame.to_string()
+    )
     made = table.head(3).assign(floor=1.0, aim=2.0, verdict=["aim", "missed", "missed"])
     told = gpuengine.sentence(validate(made, "gpu-engine"))
     assert told.startswith("Of 3 figures 1 reaches its aim and 2 miss their floor. Missed: ")

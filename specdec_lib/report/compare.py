@@ -140,7 +140,8 @@ def headline(found: list[Source]) -> list[str]:
         parts.append(
             f"**{opening}** ({source.hardware}{kind}) speculative decoding "
             f"{text.verdict_overview(source.rows)}. "
-            f"R_GM is {text.listed(text.estimate(row) for row in source.rows)}, in this order."
+            f"R_GM is {text.listed(text.estimate(row) for row in source.rows)}"
+            f"{', in this order' * (len(source.rows) > 1)}."
             f"{_prefill_told(source)}"
         )
     return parts
@@ -204,22 +205,27 @@ def agreement(found: list[Source]) -> str:
 
 def left_out(found: list[Source]) -> list[str]:
     """How many cells a timing check took out of the inference, and what all cells give where that changes a verdict."""
-    lines = []
+    lines: list[str] = []
+    unmoved: list[str] = []
     for source in found:
         if source.results is None or source.results.quick:
             continue
         n, kept = (sum(int(row[name]) for row in source.rows) for name in ("n", "n_in_inference"))
         cells = f"{n - kept} of {text.counted(n, 'cell')}"
         told = f"In {source.results.named} {cells} failed a timing check and left the inference"
-        lines.append(
-            f"{told}. {_with_all(source)}"
-            if n > kept
-            else f"In {source.results.named} no cell failed a timing check."
-        )
+        if n == kept:
+            lines.append(f"In {source.results.named} no cell failed a timing check.")
+        elif matters := _with_all(source):
+            lines.append(f"{told}. {matters}")
+        else:
+            unmoved.append(f"{cells} in {source.results.named}")
+    if unmoved:
+        lines.append(f"Failed a timing check and left the inference, without changing a verdict: {text.listed(unmoved)}.")
     return lines
 
 
 def _with_all(source: Source) -> str:
+    """What all cells give where that matters; "" where no verdict is another one."""
     from specdec_lib.analysis import sensitivity_table
 
     assert source.results is not None
@@ -238,7 +244,7 @@ def _with_all(source: Source) -> str:
             f"What is left is too little for a verdict; with all cells, noise included, R_GM is {_each(bare)}; "
             "no verdict can rest on that either."
         )
-    return " ".join(told) or "With all cells no verdict is another one."
+    return " ".join(told)
 
 
 def _each(rows: list[Row]) -> str:

@@ -11,9 +11,9 @@ def show(root: Path | None = None) -> None:
     """Headline figure, the answer per source, and what is not measured."""
     found = compare.sources(root)
     style.use_style()
-    text.say(*compare.headline(found), *compare.left_out(found))
+    text.say(*(f"- {told}" for told in compare.headline(found)))
     style.figure(figures.headline(found), alt=alt(found), caption=caption(found), csv=found[-1].csv)
-    text.say(compare.agreement(found))
+    text.say(compare.agreement(found), *compare.left_out(found))
     limits = [*synthesis.limit_sentences(root), *regimes.margin_sentences(root)]
     text.say("**What sets the limit.**", *(f"- {told}" for told in limits))
     text.say(compare.missing_committed(found, root), compare.missing_local(found))
