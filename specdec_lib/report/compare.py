@@ -220,7 +220,8 @@ def left_out(found: list[Source]) -> list[str]:
         else:
             unmoved.append(f"{cells} in {source.results.named}")
     if unmoved:
-        lines.append(f"Failed a timing check and left the inference, without changing a verdict: {text.listed(unmoved)}.")
+        told = text.listed(unmoved)
+        lines.append(f"Failed a timing check and left the inference, without changing a verdict: {told}.")
     return lines
 
 
