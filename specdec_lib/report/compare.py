@@ -88,8 +88,8 @@ def table(
     """
     rows = [
         {"context": text.context_name(context), "source": source.label}
-        | ({"SpecDec": source.setup} if setup else {})
         | {heading: _value(show, row) for heading, show in columns.items()}
+        | ({"SpecDec": source.setup} if setup else {})  # last: it is the widest, and may scroll out of sight
         for context in contexts(found)
         for source in found
         for row in source.rows

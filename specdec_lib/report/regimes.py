@@ -245,15 +245,15 @@ def overview(found: list[compare.Source], root: Path | None = None) -> pd.DataFr
                     {
                         "context": text.context_name(context),
                         "source": source.label,
-                        "SpecDec": source.setup,
-                        "AR step, ms": row["ar_median_s"] / steps * 1e3,
+                        "R_GM": text.estimate(row),
+                        "verdict": row["verdict"],
                         "c": number(point.c) if point else "no fit",
                         "v": number(point.v) if point else "no fit",
+                        "AR step, ms": row["ar_median_s"] / steps * 1e3,
                         "acceptance": row["acceptance_median"],
-                        "R_GM": text.estimate(row),
+                        "SpecDec": source.setup,
                         "R_GM, all families": row.get("R_GM_all", "not stated"),
                         "passed the checks": f"{row['n_in_inference']} of {row['n']}",
-                        "verdict": row["verdict"],
                     }
                 )
     return pd.DataFrame(rows, dtype=object)

@@ -47,6 +47,7 @@ SERIES: tuple[Series, ...] = (
     Series("#8a5fa8", "D", ":", "xx"),
     Series("#4a90c4", "v", "-", "\\\\"),
     Series("#8c8300", "P", "--", "++"),
+    Series("#d66aa0", "X", "-.", "oo"),
 )
 AR, SPEC = SERIES[0], SERIES[1]  # the two arms look the same in every figure
 
