@@ -18,6 +18,7 @@ from specdec_lib.report import (
     graphs,
     mechanisms,
     numerics,
+    oracles,
     phases,
     relaxed,
 )
@@ -157,7 +158,7 @@ def test_labels_stand_wherever_numbers_do(project: Path, shown: list[str], phase
         name = mechanisms.labelled(row["variant"], row["label"]).replace("'", "&#x27;")
         assert name.endswith(f"({row['label']})")
         assert f"<td>{name}</td>" in table and name in figure
-    assert "Example CPU, 2 threads, BF16. 8 families at 2K and 2 families at 4K, 2 repeats" in figure
+    assert "Example CPU, 2 threads, BF16, k = 4. 8 families at 2K and 2 families at 4K, 2 repeats" in figure
     assert 'alt="R_GM of every variant in cpu-full' in figure and "on this machine" in rest
 
 
@@ -443,3 +444,18 @@ def test_guesses_of_the_two_machines() -> None:
     guessed.loc[0, "rounds_n"] = 99
     joined = guesses.compared(guessed, found)
     assert list(joined["same_rounds"]) == [False] + [True] * (len(found) - 1)
+
+
+def test_a_text_that_this_engine_does_not_write_is_said() -> None:
+    cells = pd.DataFrame(
+        {
+            "context_tokens": [2048, 2048, 8192],
+            "family": ["story", "dialogue", "story"],
+            "variant": [oracles.PLAIN, oracles.PLAIN, oracles.PLAIN],
+            "first_divergence_tokens": [3.0, None, None],
+        }
+    )
+    (told,) = oracles.other_text_sentences(cells, (oracles.PLAIN,))
+    assert "In 1 cell of 3 (story at 2K)" in told
+    assert oracles.other_text_sentences(cells.assign(first_divergence_tokens=None), (oracles.PLAIN,)) == []
+    assert oracles.other_text_sentences(cells, ("another",)) == []

@@ -269,7 +269,7 @@ def test_launches_were_or_were_not_the_cause(
     assert len(told) == 1 and "the draft **was** launch-bound" in told[0]
     assert (
         "From `gpu-eager` (synthetic) to `gpu-graphs` (synthetic)" in told[0]
-        and "20.0\u00a0ms to 4.00\u00a0ms" in told[0]
+        and "20.0\u00a0ms before and 4.00\u00a0ms after" in told[0]
     )
     assert "Spread of a family's times" in told[0] and "also differ in the round" in told[0]
     root = make_project(tmp_path, {"gpu-graphs": Machine(step=0.004, c=0.9, repair=0.0)})

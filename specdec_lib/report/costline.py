@@ -78,8 +78,9 @@ def show(root: Path | None = None) -> None:
     for one in mechanisms.having(PHASE, root):
         fit = mechanisms.read(one, FIT, "cost-fit")
         caption = (
-            f"{one.label}: {one.hardware}. In AR steps; brackets: 95 % t interval over "
-            f"{text.families(int(fit['families_n'].max()))} of development texts, each fitted alone."
+            f"{one.label}: {one.hardware}, pair {one.profile.pair}. In AR steps; means over "
+            f"{text.families(int(fit['families_n'].max()))} of development texts, each fitted alone"
+            f"{'; brackets: 95 % t interval' if bool(fit['steps_low'].notna().any()) else ', too few for an interval'}."
         )
         style.table(fit_table(fit), caption=caption, csv=one.csv(FIT))
         style.use_style()
@@ -103,7 +104,9 @@ def fit_table(fit: Table) -> Table:
         beyond = " (extrapolated)" if here["extrapolated"].any() else ""
         column = columns.setdefault(f"{text.context_name(int(context))}{beyond}", {})
         for row in here.to_dict("records"):
-            if row["component"] == "ar step":
+            if row["component"] == "repair" and not row["steps"]:
+                column[symbols["repair"]] = "not fitted: no repair"
+            elif row["component"] == "ar step":
                 column["AR step, ms"] = _bracketed(row, "cost", "_s", 1e3)
             elif row["component"] == "verification":
                 column[f"C_verify({row['k']}), {row['k'] + 1} rows"] = _bracketed(row, "steps", "", 1)
@@ -124,7 +127,7 @@ def fit_sentences(fit: Table, k: int) -> list[str]:
         top = max(parts, key=lambda name: parts[name])
         largest.append(top)
         costs.append(
-            f"at {text.context_name(context)} {number(k * line.c)} for {k} draft forwards, "
+            f"at {text.context_name(context)} {number(k * line.c)} for {text.counted(k, 'draft forward')}, "
             f"{number(parts['verification'])} for the verification and {number(line.overhead)} of "
             f"overhead, in sum {number(sum(parts.values()))}"
         )

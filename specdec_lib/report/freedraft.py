@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.report import audit, folders, mechanisms, published, style, text
-from specdec_lib.report.oracles import ALL, BONUS, COUNTED, FREE, FREE_BONUS
+from specdec_lib.report.oracles import ALL, BONUS, COUNTED, FREE, FREE_BONUS, FREE_PLAIN, other_text_sentences
 
 Table = folders.Table
 _HARDLY = 0.25  # a verification at most this share above a step costs hardly more
@@ -24,6 +24,7 @@ def show(root: Path | None = None) -> None:
         )
         style.table(verification_table(frame, one.label, root), caption=caption, csv=one.csv(f"{FREE}.csv"))
         told = verification_sentences(frame)
+        told += other_text_sentences(mechanisms.by_family(one, FREE), (FREE_PLAIN, FREE_BONUS))
         if (one.folder / f"{ALL}.csv").is_file():
             told += left_sentences(mechanisms.by_family(one, ALL), mechanisms.by_family(one, FREE), root)
         text.say(*mechanisms.conclusions(one, *(f"**{one.label}.** {sentence}" for sentence in told)))

@@ -184,6 +184,10 @@ def _speedups(table: Table) -> list[str]:
             told.append(
                 f"Capturing speeds the {name} up {each}; published {number(low)} to {number(high)}{place}."
             )
+    if told:
+        told.append(
+            "The eager side of these factors follows the pace of the host, which drifts; the captured does not."
+        )
     return told
 
 
@@ -191,16 +195,17 @@ def _independent(table: Table) -> list[str]:
     graphs = pick(table, "position-independent", "graphs captured")
     if graphs.empty:
         return []
-    sizes = pick(table, "position-independent", "pool of all graphs")["value"]
-    told = [
-        f"With the position on the device {counts_span(graphs['value'])} graphs serve every context"
-        + (f", in {text.span(sizes)} MiB." if len(sizes) else ".")
-    ]
-    rows = pick(table, "position-independent", "R", mode="compiled")
-    if len(rows):
+    told = [f"With the position on the device {counts_span(graphs['value'])} graphs serve every context."]
+    for mode, shown in NAMES.items():
+        sizes = pick(table, "position-independent", "pool of all graphs", mode=mode)["value"]
+        rows = pick(table, "position-independent", "R", mode=mode)
+        if rows.empty:
+            continue
         every = rows[rows["variant"] == "all-accept"]
         told.append(
-            f"From the same graphs R is {text.span(every['value'])} where all is accepted (synthetic)"
+            f"{shown.capitalize()}"
+            + (f", in {text.span(sizes)} MiB," if len(sizes) else "")
+            + f" R is {text.span(every['value'])} where all is accepted (synthetic)"
             + "".join(
                 f"; {_best(rows, name)}" for name in dict.fromkeys(rows["variant"]) if name != "all-accept"
             )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from specdec_lib.costmodel import PUBLISHED_K
 from specdec_lib.design import Interval
 from specdec_lib.records import read_table
 from specdec_lib.report import folders, style, text
@@ -183,13 +184,14 @@ def show_variants(phase: str, published: Published | None = None, root: Path | N
     for one in found:
         cells = by_family(one, phase)
         frame, csv = summarised(cells, one.design.analysis.interval), one.csv(f"{phase}.csv")
-        style.table(variant_table(frame, given), caption=caption(one, frame), csv=csv)
+        theirs = given if one.profile.k == PUBLISHED_K else given.head(0)  # another k is another experiment
+        style.table(variant_table(frame, theirs), caption=caption(one, frame), csv=csv)
         drawn = "A faint mark is a family, a filled one R_GM" + f", × a published R ({ARTICLE}). " * bool(
-            len(given)
+            len(theirs)
         )
-        drawn = drawn if len(given) else drawn + ". "
+        drawn = drawn if len(theirs) else drawn + ". "
         style.figure(
-            dots(cells, frame, given), alt=alt(one, frame), caption=drawn + caption(one, frame), csv=csv
+            dots(cells, frame, theirs), alt=alt(one, frame), caption=drawn + caption(one, frame), csv=csv
         )
     if not found and len(given):
         shown = f"As published: {ARTICLE}."
@@ -228,7 +230,7 @@ def side_by_side(found: list[folders.Results], phase: str, given: pd.DataFrame) 
 
 def beside_caption(found: list[folders.Results]) -> str:
     """Which machine each column is, and what its engine does."""
-    each = " ".join(f"{one.label}: {one.hardware}." for one in found)
+    each = " ".join(f"{one.label}: {one.hardware}, k = {one.profile.k}." for one in found)
     return (
         f"R_GM of every variant, side by side; brackets: interval over families. Published: {ARTICLE}. {each}"
     )
@@ -275,7 +277,7 @@ def interval(row: Mapping[str, Any]) -> str:
 
 def caption(one: folders.Results, frame: folders.Table) -> str:
     """Hardware, precision, n, repeats and spread."""
-    return f"{one.label}: {one.hardware}. {spread(frame, one.design.analysis.interval)}"
+    return f"{one.label}: {one.hardware}, k = {one.profile.k}. {spread(frame, one.design.analysis.interval)}"
 
 
 def spread(frame: folders.Table, plan: Interval) -> str:

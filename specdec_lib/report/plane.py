@@ -26,7 +26,8 @@ def show(root: Path | None = None) -> None:
         "context, from the "
         "shortest (largest mark) on. Below a line R is above 1 for that engine at alpha = "
         f"{number(alpha)}, the published "
-        f"mean; dotted: with everything accepted. {'. '.join(hardware.values())}."
+        f"mean; dotted: with everything accepted; upright: the Qwen pair's share of bytes and of layers. Published: "
+        f"{published.HARDWARE}. {'. '.join(hardware.values())}."
     )
     told = sentences(found, root)
     style.figure(

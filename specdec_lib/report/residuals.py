@@ -150,8 +150,8 @@ def counts_sentences(frame: Table) -> list[str]:
     if not other:
         return [f"{told}; the trace of AR's text says the same."]
     return [
-        f"{told}. The trace of AR's text says other rounds in {number(other)} of them: a block decided a near-tie in "
-        f"another way, and its text went on by itself."
+        f"{told}. The recorded trace says other rounds in {number(other)} of them: where a near-tie went one way while "
+        "it was recorded and the other way here, in a block or in another mode, the texts and their rounds part."
     ]
 
 

@@ -129,7 +129,7 @@ def _where_the_limit_is(found: list[Waterfall]) -> str:
     for fall in found:
         kinds.setdefault(limit(fall), []).append(text.context_name(fall.context) + weight(fall))
     words = {
-        "nothing": "the reference engine's own R is above 1 at {}",
+        "nothing": "the reference engine's own R, of these cells alone, is above 1 at {}",
         "engine": "the reference formulation is in the way at {}: a better engine with the same draft passes R = 1",
         "acceptance": "acceptance is what is missing at {}: with everything accepted R passes 1",
         "draft": "the draft is what is too dear at {}: even with everything accepted R stays below 1, and with a free "
@@ -145,11 +145,8 @@ def weight(fall: Waterfall) -> str:
     verdict = fall.verdicts.get(decider(fall), "")
     if verdict == "no interval":
         return f" ({text.families(fall.n)}, no interval: not a verdict)"
-    return (
-        f" ({text.families(fall.n)}, the interval contains 1: not a verdict)"
-        if verdict == "undecided"
-        else ""
-    )
+    why = ", the interval contains 1: not a verdict" * (verdict == "undecided")
+    return f" ({text.families(fall.n)}{why})"
 
 
 def limit_sentences(root: Path | None = None) -> list[str]:

@@ -67,15 +67,16 @@ def stage_seconds(one: folders.Results) -> dict[str, dict[str, float]]:
 
 
 def stage_sentence(one: folders.Results) -> str:
-    """The largest stage of the SpecDec arm per context, with its share."""
+    """The largest stages of the SpecDec arm per context, with their shares."""
     parts = []
     for label, stages in stage_seconds(one).items():
         total = sum(stages.values())
         if label.endswith("SpecDec") and total:
-            largest = max(stages, key=lambda stage: stages[stage])
-            draft = f", the draft {text.percent(stages['draft'] / total)}" if largest != "draft" else ""
+            largest, second, *_ = sorted(stages, key=lambda stage: stages[stage], reverse=True)
+            draft = "" if "draft" in (largest, second) else f", draft {text.percent(stages['draft'] / total)}"
             parts.append(
-                f"at {label.split()[0]} {largest} takes {text.percent(stages[largest] / total)}{draft}"
+                f"at {label.split()[0]} {largest} takes {text.percent(stages[largest] / total)}, {second} "
+                f"{text.percent(stages[second] / total)}{draft}"
             )
     return f"In {one.named} the largest part of the SpecDec time is: {'; '.join(parts)}." if parts else ""
 
