@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from specdec_lib.costmodel import predicted_R
+from specdec_lib.errors import TableError
 from specdec_lib.records import read_table, write_table
 from specdec_lib.report import (
     carried,
@@ -355,6 +356,26 @@ def test_a_table_that_a_page_alters_is_whole_for_the_next(made: Path) -> None:
     R = list(first["R"])
     first["R"] = 0.0
     assert list(mechanisms.by_family(one, "cost-model")["R"]) == R
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "{}", "[]", "null", '{"profile": "nosuch", "design_hash": "a"}', '{"profile": "cpu-full"}',
+     '{"profile": "cpu-full", "design_hash": "a", "device": "cpu"}'],
+)  # fmt: skip
+def test_a_damaged_provenance_is_named_with_its_folder(tmp_path: Path, content: str) -> None:
+    root = make_project(tmp_path)
+    (root / "data" / "gpu-eager" / "provenance.json").write_text(content)
+    with pytest.raises(TableError, match=r"data/gpu-eager/provenance\.json is damaged"):
+        folders.joining(root)
+
+
+def test_a_readers_copy_of_a_table_is_no_context(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    folder = root / "data" / "gpu-eager"
+    for name in ("confirmatory-old.csv", "confirmatory-2048 (copy).csv"):
+        shutil.copy(folder / "confirmatory-2048.csv", folder / name)
+    assert one_of(root, "gpu-eager").contexts == one_of(root, "gpu-graphs").contexts
 
 
 def test_without_two_modes_nothing_is_claimed(

@@ -22,7 +22,7 @@ from specdec_lib.pipeline.progress import Progress
 # weights.
 DesignHash = Callable[[Path, Design, Profile], str]
 # Folders of a reader's own: git ignores them, no profile has such a name, and `-lab` is for trials.
-_OWN = re.compile(r"my-[a-z0-9][a-z0-9-]*(?<!-lab)")
+_OWN = re.compile(r"my-[a-z0-9][a-z0-9-]{0,60}(?<!-lab)")  # file systems end at 255 bytes, suffixes included
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def run_profile(
     if named and not _OWN.fullmatch(named):
         raise InvalidSetting(
             f"A folder of your own cannot be called {named!r}.",
-            expected="my- and then small letters, digits and hyphens, such as my-full",
+            expected="my- and then at most 61 small letters, digits and hyphens, such as my-full",
             remedy="choose such a name; git ignores these folders",
         )
     plan = table.steps(profile, phases, named)

@@ -6,6 +6,7 @@ end in ``-lab``, trials from an open notebook; and random weights whose acceptan
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.design import Design, Profile, load_design
-from specdec_lib.errors import TableMissing
+from specdec_lib.errors import TableError, TableMissing
 from specdec_lib.pairs import ALIASES, PAIRS
 from specdec_lib.paths import DESIGN_FILE, project_root
 from specdec_lib.records import read_table
@@ -112,8 +113,8 @@ class Results:
     @cached_property
     def contexts(self) -> tuple[int, ...]:
         """Context lengths that have a confirmatory table, in tokens."""
-        found = (path.stem.rpartition("-")[2] for path in self.folder.glob("confirmatory-*.csv"))
-        return tuple(sorted(int(context) for context in found))
+        found = (path.stem.removeprefix("confirmatory-") for path in self.folder.glob("confirmatory-*.csv"))
+        return tuple(sorted(int(context) for context in found if context.isdecimal()))  # else a reader's copy
 
     @cached_property
     def runs(self) -> Table:
@@ -217,10 +218,28 @@ def _opened(folder: Path, design: Design) -> Results:
     stamp = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files]
     known, results = _OPENED.get(folder, (None, None))
     if results is None or known != stamp or results.design != design:
-        content = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
-        results = Results(folder.name, folder, design, content)
+        results = Results(folder.name, folder, design, _provenance(folder, design))
         _OPENED[folder] = (stamp, results)
     return results
+
+
+def _provenance(folder: Path, design: Design) -> dict[str, Any]:
+    """The folder's provenance. Raises ``TableError``, with the folder's name, where it says too little to be shown."""
+    content: Any = None
+    with contextlib.suppress(ValueError):  # no JSON, or no UTF-8
+        content = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
+    known = isinstance(content, dict) and all(
+        isinstance(content.get(name, {}), dict) for name in ("device", "machine")
+    )
+    if known and content.get("profile") in design.profiles and isinstance(content.get("design_hash"), str):
+        return content
+    said = content.get("profile") if known else None
+    raise TableError(
+        f"data/{folder.name}/{PROVENANCE} is damaged"
+        + (f", or its profile {said!r} is no longer in design.toml." if said else "."),
+        expected="the file as the run wrote it: JSON with profile, design_hash, machine and device",
+        remedy=f"restore it (git checkout data/{folder.name}), or move data/{folder.name} away",
+    )
 
 
 def measured(root: Path | None = None, *, real_only: bool = False) -> list[Results]:
