@@ -459,3 +459,17 @@ def test_a_text_that_this_engine_does_not_write_is_said() -> None:
     assert "In 1 cell of 3 (story at 2K)" in told
     assert oracles.other_text_sentences(cells.assign(first_divergence_tokens=None), (oracles.PLAIN,)) == []
     assert oracles.other_text_sentences(cells, ("another",)) == []
+
+
+@pytest.mark.parametrize(
+    ("gains", "says"), [((1.1, 1.2), "makes generation"), ((0.9, 1.1), "not in one direction")]
+)
+def test_a_bonus_without_a_direction_is_not_called_faster(gains: tuple[float, float], says: str) -> None:
+    rows = [
+        {"context_tokens": context, "family": "story", "variant": name, "R": R, "equal_share": 1.0}
+        for context, gain in zip((2048, 8192), gains, strict=True)
+        for name, R in ((oracles.PLAIN, 1.0), (oracles.BONUS, gain), (oracles.TEXT, 0.7))
+    ]
+    bonus, own = oracles.gain_sentences(pd.DataFrame(rows))
+    assert says in bonus and ("% faster" in bonus) == (says == "makes generation")
+    assert "so few cells do not tell the costs apart" in own

@@ -186,7 +186,7 @@ def _speedups(table: Table) -> list[str]:
             )
     if told:
         told.append(
-            "The eager side of these factors follows the pace of the host, which drifts; the captured does not."
+            "These factors are as steady as their eager side; the regimes' findings tell how far that follows the host."
         )
     return told
 

@@ -131,7 +131,7 @@ def gain_sentences(cells: Table, root: Path | None = None) -> list[str]:
             if same
             else "here the two are not the same cost"
             if len(equal) >= _FEWEST
-            else "the counts are equal, and so few cells do not tell the costs apart"
+            else "so few cells do not tell the costs apart"
         )
         told.append(
             "Committing the draft's own text, as the article did (oracle), takes "
@@ -154,7 +154,7 @@ def other_text_sentences(cells: Table, variants: tuple[str, ...]) -> list[str]:
     )
     return [
         f"In {text.counted(len(other), 'cell')} of {len(one_each)} ({where}) the recorded text is not what AR writes "
-        "in this mode: a near-tie went the other way while it was recorded. Counts and times are those of that text."
+        "in this mode. Counts and times are those of the recorded text."
     ]
 
 

@@ -150,8 +150,8 @@ def counts_sentences(frame: Table) -> list[str]:
     if not other:
         return [f"{told}; the trace of AR's text says the same."]
     return [
-        f"{told}. The recorded trace says other rounds in {number(other)} of them: where a near-tie went one way while "
-        "it was recorded and the other way here, in a block or in another mode, the texts and their rounds part."
+        f"{told}. The recorded trace says other rounds in {number(other)} of them: it fits only "
+        "where blocks decide as single steps did while it was recorded."
     ]
 
 
