@@ -18,6 +18,9 @@ MEASURED_AS := $(if $(INTO),--as $(INTO))
 # The stamp holds the lock's content hash, so a clone or `touch` does not rebuild the environment.
 LOCK_HASH = $$(sha256sum < requirements.lock | cut -c1-64)
 
+# Else every kernel and every job of an environment that sets it compiles all it imports anew: seconds each.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help env test book html runs lab lint clean doctor site environment.yml faults
 
 help:  ## show this
