@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .errors import InvalidSetting
+from .errors import InvalidSetting, is_count
 from .model import DecoderModel
 
 
@@ -148,7 +148,13 @@ def check_trace(tokens: Sequence[int], passes: Sequence[bool], needed: int, voca
             expected=f"at least {needed} of both",
             remedy="record the trace over as many tokens as the run emits",
         )
-    if not all(0 <= token < vocab for token in tokens):
+    if not all(isinstance(bit, bool) for bit in passes):
+        raise InvalidSetting(
+            "a trace holds what is no bool",
+            expected="True or False per position: whether its proposal stands",
+            remedy="use bool(...), or iid_passes(alpha, uniforms)",
+        )
+    if not all(is_count(token, least=0) and token < vocab for token in tokens):
         raise InvalidSetting(
             "a scripted token is no id of the target",
             expected=f"0 to {vocab - 1}",
@@ -159,5 +165,5 @@ def check_trace(tokens: Sequence[int], passes: Sequence[bool], needed: int, voca
 def iid_passes(alpha: float, uniforms: Sequence[float]) -> list[bool]:
     """A synthetic trace: position i passes if ``uniforms[i]`` < ``alpha``. The same uniforms nest over alpha."""
     if not isinstance(alpha, int | float) or math.isnan(alpha) or not 0 <= alpha <= 1:
-        raise InvalidSetting(f"alpha = {alpha!r}", expected="a probability from 0 to 1", remedy="fix it")
+        raise InvalidSetting(f"alpha = {alpha!r}", expected="a probability from 0 to 1", remedy="choose one")
     return [uniform < alpha for uniform in uniforms]

@@ -60,7 +60,7 @@ class Cell:
     def prefilled(self, role: str, model: DecoderModel) -> Prefilled:
         """The stored state of one model after the prompt."""
         path = self.store / f"{self.family}-{self.context}-{role}.safetensors"
-        return Prefilled.load(path, model, self.new, len(self.prompt), self.seconds[role])
+        return Prefilled.load(path, model, self.prompt, self.new, self.seconds[role])
 
 
 class Bench:
@@ -108,10 +108,14 @@ def trace(spec: dict[str, Any], store: Path) -> dict[str, Any]:
 
     A bit says whether the draft, given the target's own text so far, would choose the target's token. It is taken from
     a run that proposes the target's text throughout, so no refused token ever stands in a cache.
+
+    In a captured mode the text is the graphs', and so are the real draft's rounds (repair-free with bonus). What the
+    target thinks of a proposal only the eager engine can note, on the text that it writes.
     """
     pair = pair_of(spec)
     cell = Cell(spec, pair, store, spec["families"][0])
-    tokens = autoregressive(pair.target, cell.prompt, cell.new, prefilled=cell.target).tokens
+    shared: Any = {"prefilled": cell.target, "mode": cell.mode}
+    tokens = autoregressive(pair.target, cell.prompt, cell.new, **shared).tokens
     draft, everything = cell.prefilled("draft", pair.draft), [True] * cell.new
     forced = ForcedDraft(pair.draft, tokens, everything, draft)
     k = spec["k"]
@@ -123,6 +127,8 @@ def trace(spec: dict[str, Any], store: Path) -> dict[str, Any]:
         pair.target, DraftModel(pair.draft, draft), cell.prompt, cell.new, k, False, recorder, "reference",
         prefilled=cell.target,
     )  # fmt: skip
+    if cell.mode != "eager":
+        real = speculative(pair.target, DraftModel(pair.draft, draft), cell.prompt, cell.new, k, **shared)
     return {
         "tokens": tokens,
         "passes": forced.agreement(),

@@ -84,31 +84,39 @@ class KVCache:
         self.length -= n
         self.position.sub_(n)
 
-    def save(self, path: str | Path, logits: Tensor) -> None:
-        """Store the held tokens and the logits after the last one, whole or not at all."""
+    def save(self, path: str | Path, logits: Tensor, of: dict[str, str] | None = None) -> None:
+        """Store the held tokens and the logits after the last one, whole or not at all. ``of``: what they belong to."""
         held = slice(0, self.length)
         tensors = {
             "keys": self.keys[:, :, held].contiguous().cpu(),
             "values": self.values[:, :, held].contiguous().cpu(),
             "logits": logits.contiguous().cpu(),
         }
-        atomic_write(path, save(tensors))
+        atomic_write(path, save(tensors, of))
 
-    def load(self, path: str | Path) -> Tensor:
+    def load(self, path: str | Path, of: dict[str, str] | None = None) -> Tensor:
         """Fill this cache from ``save``'s file; return its logits.
 
-        Raises ``CacheError`` for a damaged or foreign file, and then leaves the cache as it was.
+        Raises ``CacheError`` for a damaged file, or one that was stored with another ``of``, and then leaves the cache
+        as it was.
         """
         remedy = "delete the file; the prefill is computed again"
         try:
             with safe_open(str(path), framework="pt", device=str(self.keys.device)) as file:
                 keys, values, logits = (file.get_tensor(name) for name in ("keys", "values", "logits"))
+                found = file.metadata() or {}
         except (SafetensorError, OSError) as fault:
             raise CacheError(
                 f"{Path(path).name} cannot be read: {fault}",
                 expected="a prefill written by KVCache.save",
                 remedy=remedy,
             ) from fault
+        if found != (of or {}):
+            raise CacheError(
+                f"{Path(path).name} belongs to {found or 'nothing that is known'}",
+                expected=f"{of or 'no owner'}",
+                remedy=remedy,
+            )
         length = keys.shape[2] if keys.dim() == 4 else 0
         fits = keys.shape == values.shape == (*self.keys.shape[:2], length, self.keys.shape[3])
         if not fits or not 0 < length <= self.capacity or keys.dtype != self.keys.dtype:

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.design import Profile, Thresholds
+from specdec_lib.load import UNSEEN_S
 from specdec_lib.stats import robust_cv, robust_slope
 
 # Three points are the fewest with which a spread or a drift differs from a plain difference of two.
@@ -23,9 +24,6 @@ _MIN_REPEATS = 3
 # One run per block would test the noise of single runs, not the order.
 _MIN_PER_BLOCK = 2
 _GPU_COLUMNS = ("device_event_s", "throttled", "other_gpu_processes_n")
-# The system counts CPU time in ticks of 10 ms, and two counts are compared: less than this is not seen. A run on a GPU
-# can take a few ticks in all.
-_UNSEEN_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -118,8 +116,7 @@ def others_share(runs: Any) -> Any:
     """CPU time of other processes as a share of each run's time; on a GPU, less what the system's ticks cannot show."""
     if not runs["device"].str.startswith("cuda").any():
         return runs["others_cpu_share"]
-    seen_s = runs["others_cpu_share"] * runs["decode_s"] - _UNSEEN_S
-    return seen_s.clip(lower=0) / runs["decode_s"]
+    return (runs["others_cpu_share"] - UNSEEN_S / runs["decode_s"]).clip(lower=0)
 
 
 def disturbed(runs: Any, limit: float) -> Any:

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from .acceptance import Acceptance, Greedy
-from .errors import InvalidPrompt, InvalidSetting, VocabularyMismatch
+from .errors import InvalidPrompt, InvalidSetting, VocabularyMismatch, is_count
 from .generation import Generation, Round
 from .host import HostTraffic
-from .model import DecoderModel
+from .model import DecoderModel, check_model
 from .prefilled import Prefilled, check_room
 from .proposers import Proposer
 from .timing import Stopwatch
@@ -200,16 +200,27 @@ def cut_at(tokens: list[int], stop: frozenset[int]) -> int:
 def on_device(
     proposals: Tensor | Iterable[int], limit: int, target: DecoderModel, host: HostTraffic
 ) -> Tensor:
-    """Proposals as an int64 tensor on the target's device; ids given on the host are checked and copied over."""
+    """Proposals as an int64 tensor on the target's device; ids given on the host are checked and copied over.
+
+    What the ids of a tensor are is not asked on a GPU: that would be a host read.
+    """
     if not isinstance(proposals, Tensor):
         ids = list(proposals)
-        if not all(0 <= i < target.config.vocab for i in ids):
+        if not all(is_count(i, least=0) and i < target.config.vocab for i in ids):
             raise InvalidSetting(
                 f"the proposer returned {ids}",
                 expected=f"ids from 0 to {target.config.vocab - 1}",
                 remedy="propose only tokens that the target has",
             )
         proposals = host.copy(ids, target.device)
+    elif (
+        proposals.dtype != torch.int64 or proposals.dim() != 1 or proposals.device.type != target.device.type
+    ):
+        raise InvalidSetting(
+            f"the proposer returned a tensor {list(proposals.shape)} of {proposals.dtype} on {proposals.device}",
+            expected=f"[at most {limit}] of torch.int64 on {target.device}",
+            remedy="return such a tensor, or a list of ids",
+        )
     if proposals.shape[0] > limit:
         raise InvalidSetting(
             f"the proposer returned {proposals.shape[0]} tokens",
@@ -220,7 +231,8 @@ def on_device(
 
 
 def check_prompt(target: DecoderModel, prompt: list[int] | str) -> list[int]:
-    """Token ids of a prompt, or ``InvalidPrompt``."""
+    """Token ids of a prompt, or ``InvalidPrompt``; ``InvalidSetting`` for a target that is no model."""
+    check_model(target, "target")
     if isinstance(prompt, str):
         if target.tokenizer is None:
             raise InvalidPrompt(
@@ -255,11 +267,6 @@ def check_request(max_new_tokens: int, eos: int | Iterable[int] | None) -> froze
     return frozenset(stop)
 
 
-def is_count(value: object, least: int = 1) -> bool:
-    """Whether ``value`` is an integer, not a bool, and at least ``least``."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
 def check_speculation(
     target: DecoderModel,
     proposer: Proposer,
@@ -288,10 +295,20 @@ def check_speculation(
             remedy="choose a whole number; k = 0 is autoregressive()",
         )
     if not isinstance(bonus, bool):
-        raise InvalidSetting(f"bonus = {bonus!r}", expected="True or False", remedy="fix it")
+        raise InvalidSetting(
+            f"bonus = {bonus!r}", expected="True or False", remedy="write bonus=True or leave it out"
+        )
     if formulation not in FORMULATIONS:
         raise InvalidSetting(
-            f"formulation = {formulation!r}", expected=" or ".join(map(repr, FORMULATIONS)), remedy="fix it"
+            f"formulation = {formulation!r}",
+            expected=" or ".join(map(repr, FORMULATIONS)),
+            remedy="write one of these, or leave it out",
+        )
+    if proposer.largest_id >= target.config.vocab:
+        raise InvalidSetting(
+            f"the proposer holds token id {proposer.largest_id}",
+            expected=f"ids from 0 to {target.config.vocab - 1}",
+            remedy="propose only tokens that the target has",
         )
     if proposer.vocab is not None and proposer.vocab != target.config.vocab:
         raise VocabularyMismatch(

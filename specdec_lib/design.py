@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, 
 from specdec_lib.errors import InvalidDesign, InvalidSetting, UnknownProfile
 from specdec_lib.files import canonical_json, sha256_text
 from specdec_lib.paths import DESIGN_FILE, project_root
+from specdec_lib.variants import PHASES
 
 Arm = Literal["ar", "spec"]
 Block = Literal["AB", "BA"]
@@ -119,11 +120,13 @@ class Mechanisms(_Section):
     """The cells of the mechanism phases: the first n families at each context, and repeats per variant.
 
     ``repeats_of`` names phases that take another number; the cost line's fit takes that of "cost-model".
+    ``variants_of`` names phases that measure some of their variants only.
     """
 
     families: dict[int, Positive]
     repeats: Positive
     repeats_of: dict[str, Positive] = {}
+    variants_of: dict[str, Names] = {}
 
     def repeats_in(self, phase: str) -> int:
         """Timed repeats of each variant in this phase."""
@@ -136,7 +139,8 @@ class ProfileEntry(_Section):
     ``mode``: how both arms run; a captured one replays repair-free rounds with bonus on a CUDA device. ``scripted``:
     acceptance is imposed (synthetic), by independent bits with this alpha per context. ``traces_from``: in the
     mechanism phases of a scripted profile, the traces recorded by that profile take the place of those bits.
-    ``memory_cap_gib``: how much of the GPU's memory a timed job may take.
+    ``memory_cap_gib``: how much of the GPU's memory a timed job may take. ``repeat_disturbed``: how often a
+    confirmatory run is measured again when others took more CPU time than the check "undisturbed" allows.
     """
 
     title: str
@@ -155,6 +159,7 @@ class ProfileEntry(_Section):
     scripted: dict[int, Chance] | None = None
     traces_from: str | None = None
     memory_cap_gib: Annotated[float, Field(gt=0)] | None = None
+    repeat_disturbed: Count = 0
     committed: StrictBool = False
     threads: Count = 0
     mechanisms: Mechanisms | None = None
@@ -197,6 +202,7 @@ class Profile(_Section):
     scripted: dict[int, float] | None = None
     traces_from: str | None = None
     memory_cap_gib: float | None = None
+    repeat_disturbed: int = 0
     mechanisms: Mechanisms | None = None
     phases: tuple[str, ...]
     minutes: dict[str, float]
@@ -219,7 +225,9 @@ _HASHED = (
     "formulation", "bonus", "prefill_chunk", "decoding", "batch", "warmup_repeats", "dtype",
 )  # fmt: skip
 # What came later, and what it is when a profile does not set it: only a set one counts, so that older hashes stay.
-_HASHED_IF_SET = {"mode": "eager", "scripted": None, "traces_from": None, "memory_cap_gib": None}
+_HASHED_IF_SET = {
+    "mode": "eager", "scripted": None, "traces_from": None, "memory_cap_gib": None, "repeat_disturbed": 0,
+}  # fmt: skip
 
 
 class Design(_Section):
@@ -268,6 +276,12 @@ class Design(_Section):
             raise ValueError(
                 f"{where}: {what} needs a GPU, and device is {entry.device!r}; set device = 'cuda'"
             )
+        for phase, chosen in entry.mechanisms.variants_of.items() if entry.mechanisms else ():
+            there = [variant.name for variant in PHASES.get(phase, ())]
+            if unknown := [variant for variant in chosen if variant not in there]:
+                raise ValueError(
+                    f"{where}.mechanisms.variants_of: {phase!r} has no {unknown}; it has {there}"
+                )
         if entry.scripted is not None and set(entry.scripted) != set(contexts):
             raise ValueError(
                 f"{where}.scripted gives an alpha at {sorted(entry.scripted)}; the profile has {sorted(contexts)}"

@@ -19,6 +19,11 @@ class SpecDecError(Exception):
         super().__init__("\n  ".join(parts))
 
 
+def is_count(value: object, least: int = 1) -> bool:
+    """Whether ``value`` is an integer, not a bool, and at least ``least``: what most requests are checked for."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 class InvalidPrompt(SpecDecError, ValueError):
     """Empty prompt, an id outside the vocabulary, or a string without a tokenizer."""
 

@@ -205,14 +205,17 @@ def study_job(study: Study, job: Job) -> dict[str, Any]:
     # A process that has its cells alone makes its own prefills; what several decode from is made once and stored.
     shared = job.families if job.isolation == "block" else ()
     given = {family: study.run(prefill_spec(study, family, job.context)) for family in shared}
-    imposed: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if p.scripted and any(run.arm == "spec" for run in job.runs):
-        imposed["passes"] = {family: scripted_passes(p, family, job.context) for family in job.families}
+        more["passes"] = {family: scripted_passes(p, family, job.context) for family in job.families}
+    if p.repeat_disturbed:
+        limit = study.design.analysis.thresholds(study.machine["device"]).undisturbed
+        more["repeat_disturbed"] = {"times": p.repeat_disturbed, "limit": limit}
     spec = study.spec(
         "decode", job.name, context=job.context, runs=[run.model_dump() for run in job.runs],
         prompt_sha256={family: result["prompt_sha256"] for family, result in given.items()},
         prefill_s={family: result["prefill_s"] for family, result in given.items()},
-        k=p.k, bonus=p.bonus, formulation=p.formulation, warmup_repeats=p.warmup_repeats, **imposed,
+        k=p.k, bonus=p.bonus, formulation=p.formulation, warmup_repeats=p.warmup_repeats, **more,
     )  # fmt: skip
     return run_from_store(study, spec, job.context)
 

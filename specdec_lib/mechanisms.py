@@ -112,10 +112,15 @@ def chosen_variants(profile: Profile, phase: str) -> tuple[Variant, ...]:
     - Scripted acceptance: in place of the real draft's acceptance stands the cell's script, and the label says so.
       Rules that look at the draft's own choices are left out: random weights give them nothing to see.
 
+    - Where the design names variants of the phase, only those.
+
     Raises ``InvalidSetting`` for an unknown phase and for one that leaves nothing to compare.
     """
     found = []
+    named = profile.mechanisms.variants_of.get(phase) if profile.mechanisms else None
     for v in resolved(phase, profile.k, profile.new_tokens):
+        if named is not None and v.proposer != "none" and v.name not in named:
+            continue
         if profile.captured and v.proposer != "none":
             if not v.bonus or v.rule not in ("greedy", "imposed"):
                 continue
@@ -236,7 +241,8 @@ def _trace_row(study: Study, known: dict[str, Any]) -> dict[str, Any]:
     from .costmodel import counts_from_trace
 
     passes, k = known["passes"], study.profile.k
-    expected = counts_from_trace(passes, k, study.profile.new_tokens)
+    form = ("repair-free", True) if study.profile.captured else ("reference", False)  # as bench.trace ran it
+    expected = counts_from_trace(passes, k, study.profile.new_tokens, *form)
     return {
         "passes": "".join("01"[bit] for bit in passes),
         "pass_share": sum(passes) / len(passes),

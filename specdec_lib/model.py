@@ -259,6 +259,16 @@ class DecoderModel:
         return self.head(F.rms_norm(x[-1:] if last_only else x, (c.hidden,), self.norm, c.eps))
 
 
+def check_model(model: object, role: str) -> None:
+    """Refuse what is no model, such as the whole pair, under the name of the role it was given for."""
+    if not isinstance(model, DecoderModel):
+        raise InvalidSetting(
+            f"the {role} is a {type(model).__name__}",
+            expected="a DecoderModel",
+            remedy=f"pass load_pair(...).{role}",
+        )
+
+
 def attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Causal grouped-query attention of the last M tokens over all L: [M, heads, D], 2 x [KV, L, D] -> [M, heads * D].
 

@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from .decoding import is_count
 from .device_state import DecodeState
-from .errors import ContextTooLong, InvalidSetting, NoCudaDevice, VocabularyMismatch
+from .errors import ContextTooLong, InvalidSetting, NoCudaDevice, VocabularyMismatch, is_count
 from .kernels import MAX_ROWS
 from .model import DecoderModel
 from .static import StaticDecoder

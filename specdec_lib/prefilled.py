@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from .cache import KVCache
-from .errors import CacheError, ContextTooLong
+from .errors import CacheError, ContextTooLong, InvalidSetting, is_count
+from .files import canonical_json, sha256_text
 from .model import DecoderModel, prefill
 from .timing import now
 
@@ -26,32 +27,47 @@ def check_room(model: DecoderModel, prompt: int, new: int) -> None:
 
 @dataclass
 class Prefilled:
-    """Cache after a prompt, the logits [1, vocab] of its last row, and the seconds the prefill took."""
+    """Cache after a prompt, the logits [1, vocab] of its last row, and the seconds the prefill took.
+
+    It serves this very model and prompt: another one's keys and values would give a wrong text without a sign of it.
+    """
 
     cache: KVCache
     logits: Tensor
     seconds: float
-    length: int
+    model: DecoderModel
+    prompt: list[int]
+
+    @property
+    def length(self) -> int:
+        """Tokens of the prompt."""
+        return len(self.prompt)
 
     @classmethod
     def compute(
         cls, model: DecoderModel, prompt: list[int], max_new_tokens: int, chunk: int = 2048
     ) -> Prefilled:
-        """Run the prompt; the cache gets room for exactly prompt + new tokens."""
+        """Run the prompt; the cache gets room for exactly prompt + new tokens. ``chunk``: tokens per forward."""
+        if not is_count(chunk):
+            raise InvalidSetting(
+                f"chunk = {chunk!r}", expected="an integer >= 1", remedy="leave it out for 2048"
+            )
         check_room(model, len(prompt), max_new_tokens)
         cache = model.new_cache(len(prompt) + max_new_tokens)
         ids = torch.tensor(prompt, device=model.device)
         start = now(model.device)
         logits = prefill(model, ids, cache, chunk)
-        return cls(cache, logits, now(model.device) - start, len(prompt))
+        return cls(cache, logits, now(model.device) - start, model, list(prompt))
 
     def rewind(self, model: DecoderModel, prompt: list[int], max_new_tokens: int) -> None:
-        """Forget what earlier runs appended; ``CacheError`` if this state cannot belong to the prompt or lacks room."""
-        if self.length != len(prompt):
+        """Forget what earlier runs appended; ``CacheError`` if this is another model's state, or another prompt's, and
+        ``ContextTooLong`` if it lacks room."""
+        if self.model is not model or self.prompt != prompt:
+            other = "another prompt" if self.model is model else f"another model ({self.model.name})"
             raise CacheError(
-                f"prefill of {self.length} tokens for a prompt of {len(prompt)}",
-                expected="the prefill of this very prompt",
-                remedy="compute the prefill again",
+                f"the prefill of {other}, {self.length} tokens, for a prompt of {len(prompt)}",
+                expected="the prefill of this very prompt by this very model",
+                remedy="Prefilled.compute(model, prompt, max_new_tokens), or leave prefilled out",
             )
         check_room(model, len(prompt), max_new_tokens)
         if self.cache.capacity < len(prompt) + max_new_tokens:
@@ -64,19 +80,18 @@ class Prefilled:
 
     def save(self, path: str | Path) -> None:
         """Store cache and logits, whole or not at all (seconds are the caller's to record)."""
-        self.cache.save(path, self.logits)
+        self.cache.save(path, self.logits, _owner(self.model, self.prompt))
 
     @classmethod
     def load(
-        cls, path: str | Path, model: DecoderModel, max_new_tokens: int, length: int, seconds: float
+        cls, path: str | Path, model: DecoderModel, prompt: list[int], max_new_tokens: int, seconds: float
     ) -> Prefilled:
-        """Read what ``save`` stored for this model; ``CacheError`` if damaged or of another length."""
-        cache = model.new_cache(length + max_new_tokens)
-        logits = cache.load(path)
-        if cache.length != length:
-            raise CacheError(
-                f"{Path(path).name} holds {cache.length} tokens",
-                expected=f"{length}",
-                remedy="delete the file",
-            )
-        return cls(cache, logits, seconds, length)
+        """Read what ``save`` stored for this model and prompt; ``CacheError`` if damaged, or of others."""
+        cache = model.new_cache(len(prompt) + max_new_tokens)
+        logits = cache.load(path, _owner(model, prompt))
+        return cls(cache, logits, seconds, model, list(prompt))
+
+
+def _owner(model: DecoderModel, prompt: list[int]) -> dict[str, str]:
+    """What a stored prefill belongs to, as far as a file can say it: weights are told apart by the design's hash."""
+    return {"model": model.name, "prompt": sha256_text(canonical_json(prompt))}

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from .acceptance import check_trace
 from .cache import KVCache
-from .errors import InvalidSetting
-from .model import DecoderModel
+from .errors import InvalidSetting, is_count
+from .model import DecoderModel, check_model
 from .prefilled import Prefilled
 
 
@@ -24,6 +24,7 @@ class Proposer:
     calls = 0  # draft forwards, the prefill's not counted
     prefill_seconds = 0.0
     vocab: int | None = None  # checked against the target's when set
+    largest_id = -1  # of the ids it holds on the device, where no run checks them
     text: list[int]  # prompt and committed tokens
 
     def begin(self, prompt: list[int], max_new_tokens: int) -> None:
@@ -51,6 +52,7 @@ class DraftModel(Proposer):
     """
 
     def __init__(self, model: DecoderModel, prefilled: Prefilled | None = None, chunk: int = 2048) -> None:
+        check_model(model, "draft")
         self.model, self.prefilled, self.chunk = model, prefilled, chunk
         self.vocab = model.config.vocab
 
@@ -169,7 +171,15 @@ class DraftFree(Proposer):
     """Perfect candidates at no cost: the target's own recorded continuation, held on the device. An oracle."""
 
     def __init__(self, tokens: Sequence[int], device: torch.device | str = "cpu") -> None:
-        self.tokens = torch.tensor(list(tokens), dtype=torch.int64, device=device)
+        ids = list(tokens)
+        if wrong := [i for i in ids if not is_count(i, least=0)]:
+            raise InvalidSetting(
+                f"token id {wrong[0]!r} in the recorded text",
+                expected="integers >= 0",
+                remedy="record the target's own output, such as autoregressive(...).tokens",
+            )
+        self.tokens = torch.tensor(ids, dtype=torch.int64, device=device)
+        self.largest_id = max(ids, default=-1)
 
     def begin(self, prompt: list[int], max_new_tokens: int) -> None:
         if self.tokens.shape[0] < max_new_tokens:

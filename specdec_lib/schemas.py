@@ -94,6 +94,10 @@ def _runs(*arms: str) -> dict[str, pa.Column]:
                 "Share of 4-grams of the output already seen in it; high means it loops."
             ),
             "cpu_mhz": positive("CPU clock during the run; null where unknown.", null=True, optional=True),
+            "set_aside_n": count(
+                "Runs before this one that others disturbed and that were measured again; kept in the job's file.",
+                optional=True,
+            ),
         }
         | ON_A_GPU
     )

@@ -26,7 +26,7 @@ from .errors import OutOfDeviceMemory
 from .files import canonical_json, sha256_text
 from .generation import Generation
 from .jobs import DONE, write_job
-from .load import Snapshot, cpu_mhz, others_share, peak_rss_bytes
+from .load import Snapshot, cpu_mhz, others_share, peak_rss_bytes, seen_share
 from .model import DecoderModel
 from .nvml import gpu_columns
 from .pairs import Pair
@@ -36,6 +36,7 @@ from .proposers import DraftModel, ForcedDraft, Proposer
 
 NGRAM = 4
 WARMUP_TOKENS = 256  # of a prompt, before its prefill is timed
+WARM_TOKENS = 16  # of each arm on every further family: its buffers are touched, all else is warm
 
 
 def calibrate(spec: dict[str, Any], store: Path) -> dict[str, Any]:
@@ -91,21 +92,29 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     """Timed runs of one process, in the planned order; then one instrumented run of SpecDec.
 
     The prefills are the stored ones that several processes share, or made here when this process has the cell alone.
+    Where the design repeats disturbed runs, one that others took CPU time from is kept aside and measured again: what
+    decides is their time, never the run's own.
     """
     pair = bench.pair_of(spec)
-    rows, stages, outputs = [], [], {}
-    for family in dict.fromkeys(run["family"] for run in spec["runs"]):
+    again = spec.get("repeat_disturbed", {"times": 0, "limit": float("inf")})
+    rows, aside, stages, outputs = [], [], [], {}
+    for number, family in enumerate(dict.fromkeys(run["family"] for run in spec["runs"])):
         planned = [run for run in spec["runs"] if run["family"] == family]
         arms = list(dict.fromkeys(run["arm"] for run in planned))
         run_arm = _arms(spec, pair, store, family, needs_draft="spec" in arms)
         for arm in arms * spec["warmup_repeats"]:
-            run_arm(arm, False)
+            run_arm(arm, False, None if number == 0 else min(WARM_TOKENS, spec["new_tokens"]))
         for run in planned:
-            before = Snapshot.take()
-            done = run_arm(run["arm"], False)
-            share = others_share(before, Snapshot.take())
-            load = {"others_cpu_share": share, "cpu_mhz": cpu_mhz()}
-            rows.append({**run, **_row(done, pair), **load, **gpu_columns(pair.device, done.device_seconds)})
+            for left in reversed(range(again["times"] + 1)):
+                before = Snapshot.take()
+                done = run_arm(run["arm"], False)
+                share = others_share(before, Snapshot.take())
+                load = {"others_cpu_share": share, "cpu_mhz": cpu_mhz()}
+                row = {**run, **_row(done, pair), **load, **gpu_columns(pair.device, done.device_seconds)}
+                if not left or seen_share(share, done.seconds, pair.device) <= again["limit"]:
+                    break
+                aside.append(row)
+            rows.append(row | {"set_aside_n": again["times"] - left} if again["times"] else row)
             outputs[f"{family} {run['arm']}"] = done.tokens
         if any(run["arm"] == "spec" and run["repeat"] == 1 for run in planned):  # AR has but one stage
             done = run_arm("spec", True)
@@ -114,30 +123,32 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
                 for stage, s in done.stage_seconds.items()
             ]
     machine = {"peak_rss_bytes": peak_rss_bytes(), "threads": torch.get_num_threads()}
-    return {"rows": rows, "stages": stages, "tokens": outputs, "machine": machine}
+    return {"rows": rows, "aside": aside, "stages": stages, "tokens": outputs, "machine": machine}
 
 
 def _arms(
     spec: dict[str, Any], pair: Pair, store: Path, family: str, needs_draft: bool
-) -> Callable[[str, bool], Generation]:
-    """A function that runs one arm on one family, from prefills that are rewound every time."""
-    new = spec["new_tokens"]
+) -> Callable[..., Generation]:
+    """A function that runs one arm on one family, from prefills that are rewound every time: of the arm, whether it is
+    instrumented, and its tokens where they are fewer than the design's."""
+    whole = spec["new_tokens"]
     if family in spec["prefill_s"]:
         cell = bench.Cell(spec, pair, store, family)
         prompt, target = cell.prompt, cell.target
         draft = cell.prefilled("draft", pair.draft) if needs_draft else None
     else:
-        prompt = build_prompt(family, spec["context"], pair.tokenizer, new)
+        prompt = build_prompt(family, spec["context"], pair.tokenizer, whole)
         target = _timed_prefill(spec, pair.target, prompt)
         draft = _timed_prefill(spec, pair.draft, prompt) if needs_draft else None
     mode, passes = spec.get("mode", "eager"), spec.get("passes", {}).get(family)
     proposer: Proposer | None = DraftModel(pair.draft, draft) if draft else None
     rule: Acceptance | None = None
     if draft and passes:  # scripted acceptance (synthetic): the draft is paid for, a recorded trace decides
-        text = autoregressive(pair.target, prompt, new, prefilled=target, mode=mode).tokens
+        text = autoregressive(pair.target, prompt, whole, prefilled=target, mode=mode).tokens
         proposer, rule = ForcedDraft(pair.draft, text, passes, draft), Imposed(text, passes)
 
-    def run(arm: str, instrument: bool) -> Generation:
+    def run(arm: str, instrument: bool, tokens: int | None = None) -> Generation:
+        new = tokens or whole
         if proposer is None or arm != "spec":
             return autoregressive(
                 pair.target, prompt, new, prefilled=target, instrument=instrument, mode=mode

@@ -170,14 +170,15 @@ def test_decoding_goes_on_from_a_stored_prefill(tiny_pair: Pair, tmp_path: Path)
 
     computed = Prefilled.compute(tiny_pair.target, PROMPT, 8)
     computed.save(tmp_path / "p.safetensors")
-    loaded = Prefilled.load(tmp_path / "p.safetensors", tiny_pair.target, 8, len(PROMPT), seconds=2.5)
+    loaded = Prefilled.load(tmp_path / "p.safetensors", tiny_pair.target, PROMPT, 8, seconds=2.5)
     assert loaded.seconds == 2.5 and loaded.cache.capacity == len(PROMPT) + 8
     assert torch.equal(loaded.logits, computed.logits)
     expected = autoregressive(tiny_pair.target, PROMPT, 8, prefilled=computed)
     done = autoregressive(tiny_pair.target, PROMPT, 8, prefilled=loaded)
     assert done.tokens == expected.tokens and done.prefill_seconds == 2.5
-    with pytest.raises(CacheError, match="12 tokens"):
-        Prefilled.load(tmp_path / "p.safetensors", tiny_pair.target, 8, 11, seconds=0)
+    for model, prompt in ((tiny_pair.target, PROMPT[::-1]), (tiny_pair.draft, PROMPT)):
+        with pytest.raises(CacheError, match="belongs to"):
+            Prefilled.load(tmp_path / "p.safetensors", model, prompt, 8, seconds=0)
 
 
 def test_rows_behind_the_length_change_no_logit(tiny_pair: Pair) -> None:

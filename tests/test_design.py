@@ -75,6 +75,11 @@ def test_families_are_those_of_the_prompts(design: Design) -> None:
         ("profiles.cpu.families", ["novel"], ["profiles.cpu", "novel"]),
         ("profiles.cpu.contexts", [64], ["profiles.cpu", "64"]),
         ("profiles.cpu.minutes", {"smoke": 1.0}, ["profiles.cpu", "minutes"]),
+        (
+            "profiles.cpu.mechanisms",
+            {"families": {2048: 1}, "repeats": 1, "variants_of": {"dial": ["alpha 2"]}},
+            ["profiles.cpu", "alpha 2", "alpha 0.25"],
+        ),
     ],
 )
 def test_a_wrong_key_or_value_is_named(path: str, value: Any, says: list[str]) -> None:

@@ -13,12 +13,13 @@ import torch
 
 import specdec_lib
 from specdec_lib import errors
+from specdec_lib.acceptance import Imposed
 from specdec_lib.decoding import autoregressive, speculative
 from specdec_lib.design import load_design
 from specdec_lib.model import DecoderModel, ModelConfig
 from specdec_lib.pairs import Pair, load_pair
 from specdec_lib.prefilled import Prefilled
-from specdec_lib.proposers import DraftModel, Scripted
+from specdec_lib.proposers import DraftFree, DraftModel, Scripted
 from specdec_lib.weights import RandomWeights, random_weights
 from tests.engine_tools import PROMPT, counted
 
@@ -136,7 +137,63 @@ def test_a_script_that_ends(tiny_pair: Pair) -> None:
     )
 
 
-def test_a_prefill_of_another_prompt_or_without_room(tiny_pair: Pair) -> None:
+PROPOSED = [
+    torch.tensor([1.5]),
+    torch.tensor([[1]]),
+    torch.tensor([1], dtype=torch.int32),
+    torch.tensor([1], device="meta"),
+]
+
+
+@pytest.mark.parametrize(
+    "proposed", PROPOSED, ids=[f"{p.dtype} {list(p.shape)} {p.device}" for p in PROPOSED]
+)
+def test_a_proposed_tensor_of_another_kind(proposed: torch.Tensor, tiny_pair: Pair) -> None:
+    """On a GPU a wrong one ends in a device assert, which takes the process along."""
+    refused(
+        errors.InvalidSetting, "the proposer returned a tensor",
+        lambda: speculative(tiny_pair.target, Scripted(lambda at, k: proposed), PROMPT, 4),  # type: ignore[arg-type,return-value]
+    )  # fmt: skip
+
+
+def test_scripts_and_traces_hold_ids_and_bools(tiny_pair: Pair) -> None:
+    target = tiny_pair.target
+    refused(errors.InvalidSetting, "1.5", lambda: speculative(target, Scripted([1.5] * 8), PROMPT, 4))  # type: ignore[list-item]
+    refused(errors.InvalidSetting, "'a'", lambda: DraftFree(["a"]))  # type: ignore[list-item]
+    refused(errors.InvalidSetting, "-1", lambda: DraftFree([-1]))
+    refused(errors.InvalidSetting, "320", lambda: speculative(target, DraftFree([320] * 4), PROMPT, 4))
+    for tokens, passes, mention in (([1] * 4, [1] * 4, "no bool"), ([1.0] * 4, [True] * 4, "no id")):
+        rule: Any = Imposed(tokens, passes)  # type: ignore[arg-type]
+        refused(
+            errors.InvalidSetting, mention,
+            lambda rule=rule: speculative(target, DraftFree([1] * 4), PROMPT, 4, acceptance=rule),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [None, "pair", 4], ids=str)
+def test_what_is_no_model(given: Any, tiny_pair: Pair, nothing_runs: None) -> None:
+    given = tiny_pair if given == "pair" else given
+    refused(errors.InvalidSetting, "the draft is a", lambda: DraftModel(given))
+    refused(errors.InvalidSetting, "the target is a", lambda: autoregressive(given, PROMPT, 4))
+    refused(errors.InvalidSetting, "the target is a", lambda: speculative(given, Scripted([]), PROMPT, 4))
+
+
+@pytest.mark.parametrize("chunk", [0, -1, 1.5, True, None], ids=str)
+def test_chunks(chunk: Any, tiny_pair: Pair, nothing_runs: None) -> None:
+    refused(errors.InvalidSetting, "chunk", lambda: Prefilled.compute(tiny_pair.target, PROMPT, 4, chunk))
+
+
+def test_a_prefill_serves_its_own_model_and_prompt(tiny_pair: Pair) -> None:
+    """The keys of another one fit in shape, and would give a wrong text without a sign of it."""
+    target, twin = tiny_pair.target, load_pair("tiny").target
+    start, other = Prefilled.compute(target, PROMPT, 4), [*PROMPT[:-1], PROMPT[-1] + 1]
+    refused(errors.CacheError, "another prompt", lambda: autoregressive(target, other, 4, prefilled=start))
+    refused(errors.CacheError, "another model", lambda: autoregressive(twin, PROMPT, 4, prefilled=start))
+    draft = DraftModel(tiny_pair.draft, Prefilled.compute(tiny_pair.draft, other, 4))
+    refused(errors.CacheError, "another prompt", lambda: speculative(target, draft, PROMPT, 4))
+
+
+def test_a_prefill_of_another_length_or_without_room(tiny_pair: Pair) -> None:
     start = Prefilled.compute(tiny_pair.target, PROMPT, 4)
     refused(errors.CacheError, "12", lambda: autoregressive(tiny_pair.target, PROMPT[1:], 4, prefilled=start))
     refused(

@@ -17,7 +17,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from specdec_lib import errors, jobs, measure
+from specdec_lib import errors, jobs, measure, worker
 from specdec_lib.design import Design, parse_design, plan
 from specdec_lib.generation import STAGES
 from specdec_lib.jobs import read_job, write_job
@@ -106,6 +106,32 @@ def test_a_process_that_has_its_cell_alone_makes_its_own_prefill(
         min(runs["prefill_s"]) > 0 and set(runs["isolation"]) == {"cell"} and len(stages) == 2 * len(STAGES)
     )
     assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_a_run_that_others_disturbed_is_measured_again_and_kept_aside(
+    tmp_path: Path, jobs_here: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares = iter([0.5, 0.0, 0.5, 0.5, 0.5])  # the second run stays disturbed: two more are all it gets
+    monkeypatch.setattr(worker, "others_share", lambda before, after: next(shares))
+    study = study_in(tmp_path, small_design(isolation="cell", repeat_disturbed=2))
+    runs, _ = confirmatory(study, CONTEXT)
+    assert list(runs["others_cpu_share"]) == [0.0, 0.5] and list(runs["set_aside_n"]) == [1, 2]
+    aside = read_job(study.job_file({"name": runs["job"].iloc[0]}))["result"]["aside"]
+    assert [row["others_cpu_share"] for row in aside] == [0.5] * 3, "the raw rows stay in the job's file"
+    assert [row["arm"] for row in aside] == ["ar", "spec", "spec"]
+
+
+def test_warm_up_is_whole_once_per_process(
+    tmp_path: Path, jobs_here: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = []
+    real = worker.autoregressive
+    monkeypatch.setattr(
+        worker, "autoregressive", lambda *given, **more: lengths.append(given[2]) or real(*given, **more)
+    )
+    design = small_design(families=2, repeats=2, isolation="context", new_tokens=20)
+    confirmatory(study_in(tmp_path, design), CONTEXT)
+    assert lengths == [20, 20, worker.WARM_TOKENS, 20] * 2, "of a second family the buffers are touched"
 
 
 def test_finished_jobs_are_not_run_again(

@@ -55,6 +55,13 @@ def exclusion_sentence(one: folders.Results) -> str:
         if len(failed)
         else ["No check failed."]
     )
+    if "set_aside_n" in one.runs:
+        limit = one.design.analysis.thresholds("gpu" if one.cuda else "cpu").undisturbed
+        lines.append(
+            f"{text.counted(int(one.runs['set_aside_n'].sum()), 'run')} in which others took more than "
+            f"{text.percent(limit)} of the time set aside and measured again (each at most "
+            f"{text.counted(one.profile.repeat_disturbed, 'time')}); the job files keep them."
+        )
     if unknown:
         lines.append(
             f"Not computable with {text.counted(one.profile.repeats, 'repeat')}: {text.listed(unknown)}."
