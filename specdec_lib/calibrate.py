@@ -33,7 +33,7 @@ def parse_device(device: Any) -> torch.device:
         place = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
     except (RuntimeError, TypeError):
         place = None
-    if place is None or place.type not in ("cpu", "cuda"):
+    if place is None or place.type not in ("cpu", "cuda") or (place.type == "cpu" and place.index):
         raise InvalidSetting(
             f"device {device!r}", expected="cpu, cuda or cuda:N", remedy="choose one of these"
         )

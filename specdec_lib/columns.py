@@ -79,4 +79,7 @@ ON_A_GPU = {
     "other_gpu_processes_n": count("Other processes on the GPU; null on a CPU.", null=True, optional=True),
     "gpu_mhz": positive("The GPU's clock; null where unknown.", null=True, optional=True),
     "gpu_power_w": positive("The GPU's power draw; null where unknown.", null=True, optional=True),
+    "gpu_peak_bytes": count(
+        "Most GPU memory that the process's tensors took so far; null on a CPU.", null=True, optional=True
+    ),
 }

@@ -103,6 +103,8 @@ def gpu_columns(device: str, event_s: float) -> dict[str, Any]:
     """What a timed run on ``device`` records about the GPU, read right after it; nothing on a CPU."""
     if not device.startswith("cuda"):
         return {}
+    import torch  # only here: who gets this far has it
+
     state = read_gpu()
     return {
         "device_event_s": event_s,
@@ -110,4 +112,5 @@ def gpu_columns(device: str, event_s: float) -> dict[str, Any]:
         "other_gpu_processes_n": None if state is None else state.others,
         "gpu_mhz": None if state is None else state.sm_mhz,
         "gpu_power_w": None if state is None else state.power_w,
+        "gpu_peak_bytes": torch.cuda.max_memory_allocated(device),
     }

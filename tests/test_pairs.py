@@ -98,6 +98,7 @@ def test_an_unknown_pair_lists_the_known_ones(name: Any) -> None:
         ({"device": "gpu"}, "device 'gpu'"),
         ({"device": "meta"}, "device 'meta'"),
         ({"device": "cuda:99"}, "device 'cuda:99'"),
+        ({"device": "cpu:7"}, "device 'cpu:7'"),
         ({"device": 1.5}, "device 1.5"),
     ],
 )
