@@ -19,6 +19,7 @@ from specdec_lib.errors import BookError
 from specdec_lib.files import atomic_write, canonical_json, sha256_file, sha256_text
 from specdec_lib.pipeline import manifest
 from specdec_lib.pipeline.bookchecks import check_config, check_links, check_pages, check_site
+from specdec_lib.pipeline.datacheck import check_tables
 from specdec_lib.pipeline.execute import kernel_environment
 from specdec_lib.pipeline.lock import data_lock
 from specdec_lib.pipeline.notebook import plain_text, source
@@ -40,12 +41,14 @@ def build(root: Path, *, again: bool = False) -> bool:
         BookError: a misspelt key, a page whose code would be dropped, a failing page, a warning, a page set
         that is
             not the table of contents, an absolute path or an external request in a page.
+        TableError, MixedDesign, TableMissing: a table that the pages read; see :func:`check_tables`.
         RunInProgress, CannotWrite.
     """
     output = root / "book" / "_build"
     inputs = inputs_hash(root)
     if not again and _current(output, inputs):
         return False
+    check_tables(root)
     with data_lock(output, root):
         (output / STAMP).unlink(missing_ok=True)
         work = output / "work"
