@@ -26,6 +26,7 @@ from specdec_lib.report import (
     plane,
     regimes,
     results,
+    style,
     text,
     timeuse,
     waterfall,
@@ -119,9 +120,17 @@ def test_the_headline_grows_longer_and_not_denser(made: Path) -> None:
     heights = [figures.headline(found).get_figheight() for found in (few, many)]
     assert heights[1] > heights[0]
     fig = figures.headline(many)
-    names = [label.get_text() for label in fig.axes[0].get_yticklabels()]
-    assert names.count("gpu-eager\n(synthetic)") == 3 and names.count("published") == 3
+    names = [words.get_text().partition(":")[0] for words in fig.axes[0].texts]
+    assert names.count("gpu-eager (synthetic)") == 3 and names.count("published") == 3
     assert len(figures.forest(many[-1]).axes) == 1
+
+
+def test_the_headline_is_whole_on_a_phone(made: Path) -> None:
+    """390 pixels, less the page's margins and the card's, at the smallest scale at which letters can be read."""
+    style.use_style()
+    markup = style._figure_html(figures.headline(compare.sources(made)), "R of every source", "", None)
+    width = re.search(r"min-width: (\d+)px", markup)
+    assert width and int(width.group(1)) <= 336
 
 
 def test_a_folder_none_of_whose_cells_passed_is_drawn_hollow(tmp_path: Path) -> None:
