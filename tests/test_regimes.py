@@ -206,11 +206,11 @@ def test_the_edge_is_where_R_is_one(engine: Engine) -> None:
 def test_the_plane_says_on_which_side_a_regime_lies(made: Path) -> None:
     told = {line.split("*")[1]: line for line in plane.sentences(regimes.points(made), made)}
     assert (
-        "nearer to its layers" in told["gpu-eager (synthetic)"]
+        "c alone is nearer to its layers" in told["gpu-eager (synthetic)"]
         and "below 1 at every" in told["gpu-eager (synthetic)"]
     )
     assert (
-        "nearer to its bytes" in told["gpu-compiled (synthetic)"]
+        "c alone is nearer to its bytes" in told["gpu-compiled (synthetic)"]
         and "above 1 at every" in told["gpu-compiled (synthetic)"]
     )
     assert len(plane.figure(regimes.points(made), 0.75).legends[0].get_texts()) == 5 + 2, (

@@ -266,7 +266,7 @@ def published_predictions(article: compare.Source) -> pd.DataFrame:
 
 
 def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
-    """Which of the two predictions is nearer to what was measured."""
+    """Which of the two predictions is nearer to the whole R as measured; of c alone the cost line speaks."""
     wins = []
     for row in frame.to_dict("records"):
         off = {
@@ -277,12 +277,14 @@ def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
         wins.append(nearer if clear else "neither")
     if len(set(wins)) == 1:
         if wins[0] == "neither":
-            return f"In {one.named} R is about equally far from the two predictions: it tells neither."
+            return (
+                f"In {one.named} the whole R is about equally far from the two predictions: it tells neither."
+            )
         return (
-            f"In {one.named} R, which the verification shapes too, is nearer to the prediction from {wins[0]} at "
-            "every context."
+            f"In {one.named} the whole R, which the verification shapes too, is nearer to the prediction from "
+            f"{wins[0]} at every context."
         )
     each = text.listed(
         f"{win} at {row['context']}" for win, row in zip(wins, frame.to_dict("records"), strict=True)
     )
-    return f"In {one.named} the nearer prediction differs: {each}."
+    return f"In {one.named} the prediction nearer to the whole R differs: {each}."
