@@ -218,6 +218,14 @@ def test_the_plane_says_on_which_side_a_regime_lies(made: Path) -> None:
     )
 
 
+def test_the_plane_judges_no_quick_look(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders.Results, "quick", True)
+    published, *ours = plane.sentences(regimes.points(made), made)
+    assert "c alone is nearer" in published and len(ours) == len(MACHINES)
+    for line in ours:
+        assert "quick look" in line and "nearer" not in line and "every context" not in line
+
+
 @pytest.mark.parametrize("name", list(PROFILES))
 def test_a_fall_explains_a_machine_that_follows_its_line(made: Path, name: str) -> None:
     found = [fall for fall in falls.falls(made) if fall.source.startswith(name)]

@@ -331,6 +331,31 @@ def test_which_machine_it_is_follows_the_measured_ratio(project: Path) -> None:
         assert nearer in told and "the whole R" in told
 
 
+def test_a_quick_look_is_described_and_not_judged(project: Path, shown: list[str]) -> None:
+    judged = ("nearer to", "not a weak one", "says as much", "tells neither")
+    for name, profile in (("cpu-full", "cpu-full"), ("here", "cpu")):
+        folder = add(project, name, profile, 0.5, contexts=1)
+        shown.clear()
+        for show in (
+            timeuse.show_predictions,
+            timeuse.show_stages,
+            timeuse.show_roofline,
+            timeuse.show_finding,
+        ):
+            show(
+                [
+                    source
+                    for source in compare.sources(project)
+                    if source.label.startswith((name, "published"))
+                ]
+            )
+        told = " ".join(part for part in shown if "<table" not in part)
+        assert any(words in told for words in judged) == (name == "cpu-full")
+        assert ("4 families per context, 2 repeats" in told) == (name == "here")
+        assert "%" in told and "the largest part" in told, "what was measured is said of both"
+        shutil.rmtree(folder)
+
+
 def test_every_answer_of_bytes_or_layers_says_what_it_compares(project: Path) -> None:
     """The whole R and c alone may lean to different sides: two answers must not read as a contradiction."""
     add(project, "cpu-full", "cpu-full", 0.5, contexts=1)

@@ -64,11 +64,15 @@ def sentences(found: list[Point], root: Path | None = None) -> list[str]:
             if max(R) < 1
             else "not on one side of 1"
         )
-        told.append(
-            f"*{source}* ({mine[0].engine}): c = {text.span(c)} (layers {number(layers)}, bytes "
-            f"{text.span(share)}): {c_follows(c, layers, share)}; by the line R is {text.span(R)} at the "
-            f"published acceptance, {side}."
+        costs = f"c = {text.span(c)} (layers {number(layers)}, bytes {text.span(share)})"
+        by_the_line = f"by the line R is {text.span(R)} at the published acceptance"
+        one = mine[0].results
+        said = (
+            f"{costs}, {by_the_line}: a quick look, described and not judged."
+            if one and one.quick
+            else f"{costs}: {c_follows(c, layers, share)}; {by_the_line}, {side}."
         )
+        told.append(f"*{source}* ({mine[0].engine}): {said}")
     return told
 
 
