@@ -172,6 +172,16 @@ def test_a_failing_page_fails_every_time_and_keeps_the_last_good_site(book: Path
         contents(book, "second", *more)
 
 
+def test_a_named_error_of_a_page_keeps_its_own_remedy(book: Path) -> None:
+    raising = 'from specdec_lib.errors import TableError\nraise TableError("t.csv.", remedy="fetch it")'
+    for code, remedy in ((raising, "what the error above says"), ("1 / 0", "correct the cell shown above")):
+        write(book, "second", f"{HEADER}# Second\n\n```{{code-cell}} ipython3\n{code}\n```\n")
+        with pytest.raises(errors.BookError) as raised:
+            html.build(book)
+        assert raised.value.remedy.startswith(remedy)
+        assert ("Remedy: fetch it" in raised.value.what) == (code == raising)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals and process groups of POSIX")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "kill -9"])
 def test_a_stopped_build_leaves_no_process(book: Path, how: signal.Signals) -> None:

@@ -11,6 +11,8 @@ from specdec_lib.pipeline.table import promise_of
 from specdec_lib.records import read_table
 from specdec_lib.report import folders
 
+_WHOLE, _RESTORE = "a whole file", "restore the file"  # of what, and how, says the folder it is in
+
 
 def check_tables(root: Path) -> None:
     """Read the tables that the phases write; a reader's own copies beside them are no results.
@@ -30,7 +32,7 @@ def _check(one: folders.Results, path: Path, schema: str | None) -> None:
         if schema:
             read_table(path, schema, one.provenance["design_hash"])
         elif path.stat().st_size == 0:
-            raise TableError(f"{path.name} is empty: it has 0 bytes.", expected="a whole file")
+            raise TableError(f"{path.name} is empty: it has 0 bytes.", expected=_WHOLE, remedy=_RESTORE)
         elif path.suffix == ".json":
             _require_json(path)
     except TableError as error:  # every one of them begins with the file's name
@@ -45,7 +47,7 @@ def _require_json(path: Path) -> None:
     try:
         json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise TableError(f"{path.name} is not JSON: {error}.", expected="a whole file") from error
+        raise TableError(f"{path.name} is not JSON: {error}.", expected=_WHOLE, remedy=_RESTORE) from error
 
 
 def _remedy(one: folders.Results, file: str, of_another_design: bool) -> str:

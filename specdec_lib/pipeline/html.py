@@ -19,7 +19,6 @@ from specdec_lib.errors import BookError
 from specdec_lib.files import atomic_write, canonical_json, sha256_file, sha256_text
 from specdec_lib.pipeline import manifest
 from specdec_lib.pipeline.bookchecks import check_config, check_links, check_pages, check_site
-from specdec_lib.pipeline.datacheck import check_tables
 from specdec_lib.pipeline.execute import kernel_environment
 from specdec_lib.pipeline.lock import data_lock
 from specdec_lib.pipeline.notebook import plain_text, source
@@ -48,6 +47,9 @@ def build(root: Path, *, again: bool = False) -> bool:
     inputs = inputs_hash(root)
     if not again and _current(output, inputs):
         return False
+    # it imports pandas, for which a book that is up to date does not wait
+    from specdec_lib.pipeline.datacheck import check_tables
+
     check_tables(root)
     with data_lock(output, root):
         (output / STAMP).unlink(missing_ok=True)
@@ -218,10 +220,15 @@ def _sphinx(root: Path, staged: Path, target: Path) -> None:
     lines = [
         line for line in plain_text(shown, root).splitlines() if line.strip() and "[IPKernelApp]" not in line
     ]
+    corrected = (
+        "what the error above says"
+        if any(line.strip().startswith("Remedy: ") for line in lines[-_LOG_LINES:])
+        else "correct the cell shown above, or what it calls in specdec_lib/report"
+    )
     raise BookError(
         f"The book was not built: {', '.join(f'book/{page}' for page in pages) or 'see below'}.\n"
         + "\n".join(f"    {line}" for line in lines[-_LOG_LINES:]),
-        remedy="correct the page; the site of the last good build was left as it is",
+        remedy=f"{corrected}; the site of the last good build was left as it is",
     )
 
 

@@ -187,7 +187,7 @@ def roofline_sentence(one: folders.Results) -> str:
     )
     return (
         f"In {one.named} AR reaches {text.span((s * 100 for s in shares), digits=3)} % of the "
-        f"bandwidth. {told}"
+        f"read bandwidth. {told}"
     )
 
 
