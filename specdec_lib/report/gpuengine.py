@@ -96,7 +96,7 @@ def bandwidth_sentence(table: Any) -> str:
     ]
     return (
         f"Shares here are of the *copy* bandwidth, {told[0]}. The same run measured a *read* bandwidth of {told[1]}, "
-        "by the definition of the roofline in [Where the time goes](time.md): the same step has "
+        "by the definition of the roofline in the page *Where the time goes*: the same step has "
         f"{number(copied['value'] / read['value'])} times the share of it."
     )
 
