@@ -433,7 +433,14 @@ def load_design(path: str | Path | None = None) -> Design:
             expected="the frozen design, design.toml, in the folder the study is run from",
             remedy="pass the file's path, or restore it with git",
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise InvalidDesign(
+            f"{path.name}, line {line}: {error.reason}, the file is not UTF-8 there.",
+            expected="UTF-8 text, as TOML asks for",
+            remedy=f"write line {line} again in an editor that saves UTF-8, or restore the file with git",
+        ) from error
+    except tomllib.TOMLDecodeError as error:
         raise InvalidDesign(f"{path.name} is not valid TOML: {error}.", remedy="correct that line") from error
     return parse_design(content, path.name)
 

@@ -95,6 +95,10 @@ def read_table(path: str | Path, schema_name: str, design_hash: str | None = Non
         ) from error
     except UnicodeDecodeError as error:
         raise TableError(f"{path.name} is not UTF-8 text.", expected="CSV", remedy=_MEASURE_AGAIN) from error
+    if not content:
+        raise TableError(
+            f"{path.name} is empty: it has 0 bytes.", expected="a whole file", remedy=_MEASURE_AGAIN
+        )
     if not content.endswith("\n"):
         raise TableError(
             f"{path.name} is truncated: its last line has no end.",

@@ -32,8 +32,8 @@ Maths: $x^2$.
 ```{code-cell} ipython3
 import json, os
 from pathlib import Path
-provenance = Path(os.environ["SPECDEC_ROOT"]) / "data/toy/provenance.json"
-print("measured", json.loads(provenance.read_text())["n"])
+facts = Path(os.environ["SPECDEC_ROOT"]) / "data/toy/facts.json"
+print("measured", json.loads(facts.read_text())["n"])
 ```
 
 [table](data/toy/t.csv)
@@ -59,7 +59,7 @@ def book(tmp_path: Path) -> Path:
     write(tmp_path, "stray", HEADER + "# Stray\n\n```{code-cell} ipython3\n1 / 0\n```\n")
     toy = tmp_path / "data" / "toy"
     toy.mkdir(parents=True)
-    (toy / "provenance.json").write_text('{"n": 1234567}')
+    (toy / "facts.json").write_text('{"n": 1234567}')
     (toy / "t.csv").write_text("n\n1\n")
     return tmp_path
 
@@ -129,7 +129,7 @@ def test_build(book: Path) -> None:
     assert str(book) not in (book / "book/_build/stamp.json").read_text()
 
     # A changed number arrives, and the old one is gone.
-    (copy / "data/toy/provenance.json").write_text('{"n": 7654321}')
+    (copy / "data/toy/facts.json").write_text('{"n": 7654321}')
     assert html.build(copy)
     assert "measured 7654321" in page(copy) and "1234567" not in page(copy)
     assert not html.build(copy)
@@ -170,6 +170,16 @@ def test_a_failing_page_fails_every_time_and_keeps_the_last_good_site(book: Path
         for name in more:
             write(book, name, f"# {name}\n")
         contents(book, "second", *more)
+
+
+def test_a_named_error_of_a_page_keeps_its_own_remedy(book: Path) -> None:
+    raising = 'from specdec_lib.errors import TableError\nraise TableError("t.csv.", remedy="fetch it")'
+    for code, remedy in ((raising, "what the error above says"), ("1 / 0", "correct the cell shown above")):
+        write(book, "second", f"{HEADER}# Second\n\n```{{code-cell}} ipython3\n{code}\n```\n")
+        with pytest.raises(errors.BookError) as raised:
+            html.build(book)
+        assert raised.value.remedy.startswith(remedy)
+        assert ("Remedy: fetch it" in raised.value.what) == (code == raising)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and process groups of POSIX")

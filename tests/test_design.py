@@ -111,6 +111,15 @@ def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
         load_design(tmp_path / "design.toml")
 
 
+def test_a_byte_that_is_no_utf_8_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "design.toml"
+    for lines in (1, 3, 5000):
+        path.write_bytes(b"# \xc3\xa4\n" * (lines - 1) + b'title = "\xe4"\n')
+        with pytest.raises(InvalidDesign, match=f"design.toml, line {lines}:") as raised:
+            load_design(path)
+        assert "Remedy: " in str(raised.value)
+
+
 def test_an_unknown_profile_lists_the_known(design: Design) -> None:
     with pytest.raises(UnknownProfile, match=r"smoke, cpu, cpu-full(.|\n)*did you mean 'cpu-full'"):
         design.profile("cpu-ful")

@@ -268,6 +268,14 @@ def test_the_engine_s_figures_stand_against_floor_and_aim() -> None:
     assert "NVIDIA" in gpuengine.caption(path.parent) and "synthetic" in gpuengine.caption(path.parent)
 
 
+def test_the_figures_say_which_bandwidth_their_shares_are_of() -> None:
+    table = read_table(ROOT / "data" / "h200-engine" / gpuengine.FILE, "gpu-engine")
+    told = gpuengine.bandwidth_sentence(table)
+    assert "*copy* bandwidth, 4.21\u00a0TB/s (2 GiB, read + written" in told
+    assert "*read* bandwidth of 3.63\u00a0TB/s (512 MiB summed" in told and "1.16 times" in told
+    assert gpuengine.bandwidth_sentence(table[table["figure"] != "copy bandwidth"]) == ""
+
+
 def test_the_benchmark_measures_what_the_phase_does() -> None:
     """It cannot import the constants (no pandas where it runs)."""
     source = (ROOT / "benchmarks" / "graph_experiment.py").read_text()

@@ -30,6 +30,7 @@ from specdec_lib.report import (
     replay,
     residuals,
     stages,
+    style,
     synthesis,
     text,
     traces,
@@ -402,6 +403,14 @@ def test_rounds_follow_from_counting(one: folders.Results) -> None:
 
 
 # -- dial
+
+
+def test_one_family_has_one_value_and_no_range(one: folders.Results) -> None:
+    cells = mechanisms.by_family(one, "dial")
+    alone = curve.curve(cells[cells["family"] == cells["family"].iloc[0]])
+    for value, R in zip(dial.curve_table(alone, {}, {}, N)["range"], alone["R_GM"], strict=True):
+        assert value == f"{style.number(R)} (one family)"
+    assert "without a spread" in dial._spread(alone) and "range" in dial._spread(alone.assign(n=2))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from specdec_lib.report import (
     plane,
     regimes,
     results,
+    style,
     text,
     timeuse,
     waterfall,
@@ -119,9 +120,17 @@ def test_the_headline_grows_longer_and_not_denser(made: Path) -> None:
     heights = [figures.headline(found).get_figheight() for found in (few, many)]
     assert heights[1] > heights[0]
     fig = figures.headline(many)
-    names = [label.get_text() for label in fig.axes[0].get_yticklabels()]
-    assert names.count("gpu-eager\n(synthetic)") == 3 and names.count("published") == 3
+    names = [words.get_text().partition(":")[0] for words in fig.axes[0].texts]
+    assert names.count("gpu-eager (synthetic)") == 3 and names.count("published") == 3
     assert len(figures.forest(many[-1]).axes) == 1
+
+
+def test_the_headline_is_whole_on_a_phone(made: Path) -> None:
+    """390 pixels, less the page's margins and the card's, at the smallest scale at which letters can be read."""
+    style.use_style()
+    markup = style._figure_html(figures.headline(compare.sources(made)), "R of every source", "", None)
+    width = re.search(r"min-width: (\d+)px", markup)
+    assert width and int(width.group(1)) <= 336
 
 
 def test_a_folder_none_of_whose_cells_passed_is_drawn_hollow(tmp_path: Path) -> None:
@@ -197,16 +206,24 @@ def test_the_edge_is_where_R_is_one(engine: Engine) -> None:
 def test_the_plane_says_on_which_side_a_regime_lies(made: Path) -> None:
     told = {line.split("*")[1]: line for line in plane.sentences(regimes.points(made), made)}
     assert (
-        "nearer to its layers" in told["gpu-eager (synthetic)"]
+        "c alone is nearer to its layers" in told["gpu-eager (synthetic)"]
         and "below 1 at every" in told["gpu-eager (synthetic)"]
     )
     assert (
-        "nearer to its bytes" in told["gpu-compiled (synthetic)"]
+        "c alone is nearer to its bytes" in told["gpu-compiled (synthetic)"]
         and "above 1 at every" in told["gpu-compiled (synthetic)"]
     )
     assert len(plane.figure(regimes.points(made), 0.75).legends[0].get_texts()) == 5 + 2, (
         "sources and engines"
     )
+
+
+def test_the_plane_judges_no_quick_look(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders.Results, "quick", True)
+    published, *ours = plane.sentences(regimes.points(made), made)
+    assert "c alone is nearer" in published and len(ours) == len(MACHINES)
+    for line in ours:
+        assert "quick look" in line and "nearer" not in line and "every context" not in line
 
 
 @pytest.mark.parametrize("name", list(PROFILES))

@@ -19,6 +19,7 @@ from specdec_lib.report import (
     audit,
     compare,
     correctness,
+    costline,
     drawing,
     flips,
     folders,
@@ -326,7 +327,48 @@ def test_which_machine_it_is_follows_the_measured_ratio(project: Path) -> None:
     one = folders.all_folders(project)[0]
     made = {"context": "2K", "R if time follows bytes": 0.9, "R if time follows layers": 1.2}
     for value, nearer in ((0.91, "from bytes"), (1.3, "from layers"), (1.04, "tells neither")):
-        assert nearer in timeuse.prediction_sentence(one, pd.DataFrame([made | {timeuse.MEASURED: value}]))
+        told = timeuse.prediction_sentence(one, pd.DataFrame([made | {timeuse.MEASURED: value}]))
+        assert nearer in told and "the whole R" in told
+
+
+def test_a_quick_look_is_described_and_not_judged(project: Path, shown: list[str]) -> None:
+    judged = ("nearer to", "not a weak one", "says as much", "tells neither")
+    for name, profile in (("cpu-full", "cpu-full"), ("here", "cpu")):
+        folder = add(project, name, profile, 0.5, contexts=1)
+        shown.clear()
+        for show in (
+            timeuse.show_predictions,
+            timeuse.show_stages,
+            timeuse.show_roofline,
+            timeuse.show_finding,
+        ):
+            show(
+                [
+                    source
+                    for source in compare.sources(project)
+                    if source.label.startswith((name, "published"))
+                ]
+            )
+        told = " ".join(part for part in shown if "<table" not in part)
+        assert any(words in told for words in judged) == (name == "cpu-full")
+        assert ("4 families per context, 2 repeats" in told) == (name == "here")
+        assert "%" in told and "the largest part" in told, "what was measured is said of both"
+        shutil.rmtree(folder)
+
+
+def test_every_answer_of_bytes_or_layers_says_what_it_compares(project: Path) -> None:
+    """The whole R and c alone may lean to different sides: two answers must not read as a contradiction."""
+    add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    one = folders.all_folders(project)[0]
+    made = {"context": "2K", "R if time follows bytes": 0.9, "R if time follows layers": 1.2}
+    other = {"context": "4K", "R if time follows bytes": 0.9, "R if time follows layers": 1.2}
+    mixed = pd.DataFrame([made | {timeuse.MEASURED: 0.9}, other | {timeuse.MEASURED: 1.2}])
+    assert "the whole R" in timeuse.prediction_sentence(one, mixed)
+    for c in (0.3, 0.8, 0.5, 0.55, 0.9, 0.1):
+        assert "c alone" in costline.c_follows([c], 0.8, [0.3])
+    assert "c follows" in costline.c_follows([0.3], 0.32, [0.3])
+    found = audit.rows(project)
+    assert "By c alone" in " ".join(audit.findings(found, published.confirmatory(project)))
 
 
 def test_one_name_with_two_bandwidths_is_remarked_on(project: Path) -> None:

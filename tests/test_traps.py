@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 from pathlib import Path
@@ -88,6 +89,25 @@ WORKS_TOGETHER = {
     "jupyter-book": "1.0.4.post1", "sphinx": "7.4.7", "myst-nb": "1.4.0", "docutils": "0.21.2",
     "sphinx-book-theme": "1.3.0", "papermill": "2.7.0", "nbclient": "0.11.0", "ipykernel": "7.4.0",
 }  # fmt: skip
+
+
+# `_failed` chooses the error; PermissionError is caught and named where it is raised
+_OTHERWISE = {"_failed", "PermissionError"}
+
+
+@pytest.mark.parametrize("folder", ["report", "pipeline"])
+def test_every_error_says_what_to_do(folder: str) -> None:
+    for path in sorted((ROOT / "specdec_lib" / folder).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)):
+                continue
+            if ast.unparse(node.exc.func) in _OTHERWISE:
+                continue
+            where = f"{path.name}:{node.lineno}"
+            remedy = next((word.value for word in node.exc.keywords if word.arg == "remedy"), None)
+            assert remedy is not None, f"{where} has no remedy"
+            if isinstance(remedy, ast.Constant):
+                assert len(str(remedy.value).split()) > 2, f"{where}: {remedy.value!r} tells a reader nothing"
 
 
 def test_the_book_s_packages_are_the_set_that_works_together() -> None:

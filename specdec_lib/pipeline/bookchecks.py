@@ -55,7 +55,7 @@ def check_config(source: Path) -> None:
                 raise BookError(
                     f"book/_config.yml: unknown key {where}{key}.",
                     expected="one of " + ", ".join(sorted(_CONFIG_KEYS[section])),
-                    remedy="correct it, or add it to specdec_lib/pipeline/html.py if Jupyter Book reads it",
+                    remedy="correct its spelling, or add it to bookchecks.py if Jupyter Book reads it",
                 )
     for (section, key), value in _CONFIG_VALUES.items():
         if sections[section].get(key) != value:
@@ -84,7 +84,7 @@ def check_pages(source: Path, pages: list[str]) -> None:
             raise BookError(
                 f"book/_toc.yml names {page}, of which there are {len(found)} files.",
                 expected=f"one of {page}.md and {page}.ipynb",
-                remedy="correct _toc.yml or add the page",
+                remedy="correct the name in book/_toc.yml, or keep exactly one of the two files",
             )
         if found[0].suffix != ".md":
             continue
@@ -120,7 +120,7 @@ def check_site(site: Path, pages: list[str], root: Path) -> None:
         raise BookError(
             f"The pages are not those of the table of contents: missing {sorted(set(pages) - made)}, "
             f"extra {sorted(made - set(pages))}.",
-            remedy="correct book/_toc.yml",
+            remedy="add the missing pages to book/, and the extra ones to book/_toc.yml or delete them",
         )
     private = [secret for secret, _ in private_strings(root) if secret != "/tmp"]
     for path in sorted(site.rglob("*")):
@@ -158,5 +158,5 @@ def check_links(site: Path) -> None:
             if not target.exists():
                 raise BookError(
                     f"{page.relative_to(site).as_posix()} links to {address}, which is not in the site.",
-                    remedy="correct the link, or publish the file",
+                    remedy="correct the address in that page, or have publish_data in pipeline/html.py copy the file",
                 )

@@ -40,12 +40,17 @@ def build(root: Path, *, again: bool = False) -> bool:
         BookError: a misspelt key, a page whose code would be dropped, a failing page, a warning, a page set
         that is
             not the table of contents, an absolute path or an external request in a page.
+        TableError, MixedDesign, TableMissing: a table that the pages read; see :func:`check_tables`.
         RunInProgress, CannotWrite.
     """
     output = root / "book" / "_build"
     inputs = inputs_hash(root)
     if not again and _current(output, inputs):
         return False
+    # it imports pandas, for which a book that is up to date does not wait
+    from specdec_lib.pipeline.datacheck import check_tables
+
+    check_tables(root)
     with data_lock(output, root):
         (output / STAMP).unlink(missing_ok=True)
         work = output / "work"
@@ -215,10 +220,15 @@ def _sphinx(root: Path, staged: Path, target: Path) -> None:
     lines = [
         line for line in plain_text(shown, root).splitlines() if line.strip() and "[IPKernelApp]" not in line
     ]
+    corrected = (
+        "what the error above says"
+        if any(line.strip().startswith("Remedy: ") for line in lines[-_LOG_LINES:])
+        else "correct the cell shown above, or what it calls in specdec_lib/report"
+    )
     raise BookError(
         f"The book was not built: {', '.join(f'book/{page}' for page in pages) or 'see below'}.\n"
         + "\n".join(f"    {line}" for line in lines[-_LOG_LINES:]),
-        remedy="correct the page; the site of the last good build was left as it is",
+        remedy=f"{corrected}; the site of the last good build was left as it is",
     )
 
 

@@ -38,6 +38,7 @@ def read_notebook(path: Path) -> dict[str, Any]:
         raise NotebookDamaged(
             f"There is no notebook notebooks/{path.name}.",
             expected="the notebook that specdec_lib/pipeline/table.py names",
+            remedy=f"restore it: git checkout notebooks/{path.name}",
         ) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise NotebookDamaged(
@@ -100,7 +101,11 @@ def defaults(notebook: Mapping[str, Any], name: str) -> dict[str, Any]:
     try:
         statements = ast.parse(source(tagged[0])).body
     except SyntaxError as error:
-        raise DerivedParameter(f"{where}: the parameters cell is not Python: {error}.") from error
+        raise DerivedParameter(
+            f"{where}: the parameters cell is not Python: {error}.",
+            expected="lines of `name = literal`",
+            remedy="correct that line of the cell tagged `parameters` (`make lab` opens the notebook)",
+        ) from error
     values: dict[str, Any] = {}
     for statement in statements:
         key, value = _assignment(statement)

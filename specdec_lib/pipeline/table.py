@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -97,6 +98,13 @@ PHASES: tuple[Phase, ...] = (
         ),
     ),
 )
+
+
+def promise_of(file: str) -> Promise | None:
+    """The promise that ``file`` of a data folder keeps, for whichever context; None for a file that no phase writes."""
+    of_any_context = re.sub(r"-\d+\.csv$", "-{context}.csv", file)
+    known = {promise.path: promise for phase in PHASES for promise in phase.promises}
+    return known.get(of_any_context)
 
 
 @dataclass(frozen=True)

@@ -154,10 +154,10 @@ def findings(found: list[Row], confirmatory: pd.DataFrame) -> list[str]:
         else "bytes"
     )
     told = {
-        "layers": "The draft's cost follows its layers, not its bytes: the signature of a **launch-bound** "
+        "layers": "By c alone the draft's cost follows its layers, not its bytes: the signature of a **launch-bound** "
         "draft. Each layer "
         "costs a launch, however small it is. A runtime that removes launches changes the answer.",
-        "bytes": "The draft's cost follows its bytes: the signature of a draft bound by memory bandwidth.",
+        "bytes": "By c alone the draft's cost follows its bytes: the signature of a draft bound by memory bandwidth.",
     }[nearer]
     times = [row["ar_step_s"] for row in found]
     odd = times[-1] < times[0]
@@ -170,7 +170,7 @@ def findings(found: list[Row], confirmatory: pd.DataFrame) -> list[str]:
     return [
         f"The cost line predicts the published R within {text.percent(_CLOSE, 0)} {how} (off by "
         f"{text.span(v * 100 for v in off)} %). {held}",
-        f"A draft forward costs {text.span(c)} AR steps. The draft has {number(shares['layers'])} of the "
+        f"A draft forward costs c = {text.span(c)} AR steps. The draft has {number(shares['layers'])} of the "
         f"target's layers and "
         f"{number(shares['bytes'])} of its bytes. {told}",
         f"AR itself takes {text.span((t * 1000 for t in times), 'ms')} per token, "

@@ -235,9 +235,9 @@ def launches_sentences(root: Path | None = None) -> list[str]:
         fell = all(b < a for a, b in zip(*c, strict=True))
         without = "without its launches" if alone else "with fused kernels and without launches"
         what = (
-            f"{without} the draft's cost moves from its layers to its bytes: the draft **was** launch-bound"
+            f"{without} the draft's cost c moves from its layers to its bytes: the draft **was** launch-bound"
             if fell and nearer
-            else f"{without} the draft costs less, but still nearer to its layers than to its bytes"
+            else f"{without} the draft costs less, but its c is still nearer to its layers than to its bytes"
             if fell
             else f"{without} the draft is **not** cheaper in AR steps"
         )

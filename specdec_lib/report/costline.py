@@ -150,24 +150,26 @@ def ratio_sentence(one: folders.Results, fit: Table) -> list[str]:
     c = [line_at(fit, context).c for context in contexts]
     guessed = [draft_costs(models, context) for context in contexts]
     layers, shares = guessed[0]["layers"], [guess["bytes"] for guess in guessed]
+    return [
+        f"A draft forward costs c = {text.span(c)} AR steps. The draft has {number(layers)} of the target's "
+        f"layers and reads {text.span(shares)} of its bytes: {c_follows(c, layers, shares)}."
+    ]
+
+
+def c_follows(c: list[float], layers: float, shares: list[float]) -> str:
+    """Which share c is nearer to, of the layers or of the bytes, and that it is c alone that was compared."""
     off = {
         "layers": sum(abs(v - layers) for v in c),
         "bytes": sum(abs(v - s) for v, s in zip(c, shares, strict=True)),
     }
     nearer, farther = sorted(off, key=lambda name: off[name])
+    if max(abs(layers - share) for share in shares) < _APART:
+        return "the two are too near to each other to tell what c follows"
+    if off[nearer] < (1 - CLEARLY) * off[farther]:
+        return f"c alone is nearer to its {nearer}"
     between = all(min(layers, s) < v < max(layers, s) for v, s in zip(c, shares, strict=True))
-    told = (
-        "the two are too near to each other to tell what its cost follows"
-        if max(abs(layers - share) for share in shares) < _APART
-        else f"its cost is nearer to its {nearer}"
-        if off[nearer] < (1 - CLEARLY) * off[farther]
-        else f"its cost lies {'between the two' if between else 'as far from the one as from the other'}, and the "
-        "data do not tell which it follows"
-    )
-    return [
-        f"A draft forward costs {text.span(c)} AR steps. The draft has {number(layers)} of the target's "
-        f"layers and reads {text.span(shares)} of its bytes: {told}."
-    ]
+    where = "between the two" if between else "as far from the one as from the other"
+    return f"c alone lies {where}, and the data do not tell which it follows"
 
 
 def fit_figure(fit: Table) -> Figure:

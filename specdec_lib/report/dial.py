@@ -44,8 +44,8 @@ def show_curve(root: Path | None = None) -> None:
             caption = (
                 f"{one.label}: {one.hardware}, pair {one.profile.pair}. {name} tokens, {engine_of(part)}, "
                 f"k = {one.profile.k}, imposed acceptance (synthetic), draft forwards paid. "
-                f"Faint: each of {text.families(int(part['n'].max()))}, the spread; medians over "
-                f"{text.counted(int(here['repeats_n'].max()), 'repeat')}; strong: geometric mean."
+                f"Faint: each of {text.families(int(part['n'].max()))}; medians over "
+                f"{text.counted(int(here['repeats_n'].max()), 'repeat')}; strong: {_spread(part)}."
             )
             values = "; ".join(f"{row['alpha']:g}: {number(row['R_GM'])}" for row in part.to_dict("records"))
             alt = f"R over imposed alpha at {name} (synthetic). Alpha and R: {values}."
@@ -57,8 +57,8 @@ def show_curve(root: Path | None = None) -> None:
             curve_table(frame, lines, bits, n),
             caption=(
                 f"{one.label}: {one.hardware}, pair {one.profile.pair}. {engine_of(frame).capitalize()}, "
-                f"k = {one.profile.k}. Imposed alpha (synthetic), geometric means and range over "
-                f"families; predicted: the cost line, exact for {n} tokens."
+                f"k = {one.profile.k}. Imposed alpha (synthetic), {_spread(frame)}; "
+                f"predicted: the cost line, exact for {n} tokens."
             ),
             csv=one.csv(f"{PHASE}.csv"),
         )
@@ -74,6 +74,13 @@ def show_crossing(root: Path | None = None) -> None:
         text.say(*_of(one, told))
     if not mechanisms.having(PHASE, root):
         text.say(*mechanisms.missing(PHASE, root))
+
+
+def _spread(part: Table) -> str:
+    """What R_GM and its range are over: a single family has neither a mean nor a spread."""
+    if part["n"].max() == 1:
+        return "R of the one family, without a spread over families"
+    return "geometric mean and range over families"
 
 
 def _of(one: folders.Results, told: list[str]) -> list[str]:
@@ -92,7 +99,7 @@ def curve_table(
             "families": row["n"],
             "acceptance": row["acceptance"],
             "R_GM": row["R_GM"],
-            "range": f"{number(row['R_min'])} to {number(row['R_max'])}",
+            "range": text.span([row["R_min"], row["R_max"]]) + " (one family)" * (row["n"] == 1),
             "R predicted": (
                 number(predicted(row, lines[row["context_tokens"]], new_tokens))
                 if row["context_tokens"] in lines else "no fit"

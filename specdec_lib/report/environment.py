@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from specdec_lib.paths import measuring_hash, project_root
-from specdec_lib.report import folders, style, text
+from specdec_lib.report import completeness, folders, style, text
 
 
 def show_provenance() -> None:
-    """One table of everything recorded, a column per folder; or how to get one."""
+    """One table of everything recorded, a column per folder, and what a folder lacks; or how to get one."""
     import pandas as pd
 
     root = project_root()
@@ -22,6 +22,7 @@ def show_provenance() -> None:
         {"": keys, **{name: [values.get(key) for key in keys] for name, values in columns.items()}}
     )
     style.table(frame.astype(object), caption="What was recorded with each folder of results.")
+    text.say(*completeness.sentences(root))
     text.say(
         "`measured_by` counts the jobs by the version of the sources that a measurement depends on. `engine_hash` "
         "names more: those and all that derives tables, as they were when the folder's tables were last made. So it "

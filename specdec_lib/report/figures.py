@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 5.4  # inches: whole on a phone, with letters that can be read
+WIDTH = 5.4  # inches: half a page; on a phone a little of it has to be scrolled to
+PHONE = 4.0  # inches: whole on a phone of 390 pixels, with letters that can be read
 _R_TICKS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 _R_LABEL = "R = AR time / SpecDec time, log scale"
 
@@ -42,18 +43,18 @@ def sides(ax: Axes) -> None:
 def headline(found: list[Source]) -> Figure:
     """R_GM with its interval, a group per context, a named line per source; hollow where there is no interval.
 
-    Every source has a line of its own, so that one more of them makes the figure longer and never denser.
+    Every source has a line of its own, so that one more of them makes the figure longer and never denser. Its name
+    stands above the line and not beside it: the figure every reader sees first is whole on a phone.
     """
     import matplotlib.pyplot as plt
 
     lengths = contexts(found)
-    fig, ax = plt.subplots(figsize=(WIDTH, 0.9 + len(lengths) * (0.36 * len(found) + 0.34)))
+    lines = sum(1 for source in found for row in source.rows if row["context_tokens"] in lengths)
+    fig, ax = plt.subplots(figsize=(PHONE, 0.9 + 0.42 * lines + 0.3 * len(lengths)))
     values: list[float] = []
-    names: dict[float, str] = {}
     y = 0.0
     for length in lengths:
-        ax.text(0.0, y - 0.15, f"{text.context_name(length)} tokens", transform=ax.get_yaxis_transform(),
-                fontsize=10, fontweight="bold", va="bottom", ha="left")  # fmt: skip
+        _above(ax, y, f"{text.context_name(length)} tokens", fontsize=10.5, fontweight="bold")
         for index, source in enumerate(found):
             row = next((row for row in source.rows if row["context_tokens"] == length), None)
             if row is None:
@@ -61,28 +62,33 @@ def headline(found: list[Source]) -> Figure:
             if text.described_only(row):
                 row = row | {"R_GM": row["R_GM_all"]}
             y += 1
-            names[y] = source.label.replace(" (", "\n(")
-            values += _estimate(ax, row, y - 0.35, style.SERIES[index % len(style.SERIES)])
-        y += 1
+            _above(ax, y - 0.42, f"{source.label}: {style.number(row['R_GM'])}", fontsize=9)
+            values += _estimate(ax, row, y - 0.22, style.SERIES[index % len(style.SERIES)])
+        y += 0.75
     ratio_axis(ax, values)
     sides(ax)
-    ax.set_yticks([at - 0.35 for at in names], list(names.values()), fontsize=9)
-    ax.set_ylim(y - 0.6, -0.75)
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    ax.set_ylim(y - 0.6, -0.55)
     fig.tight_layout()
     return fig
 
 
+def _above(ax: Axes, y: float, words: str, **look: Any) -> None:
+    """Words from the left edge of the axes on, above ``y``; the grid and the line at 1 do not cross them."""
+    ax.text(
+        0.0, y, words, transform=ax.get_yaxis_transform(), va="bottom", ha="left", color=style.INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4}, **look,
+    )  # fmt: skip
+
+
 def _estimate(ax: Axes, row: dict[str, Any], y: float, look: style.Series) -> list[float]:
-    """One R_GM with its interval and its number; the values drawn."""
+    """One R_GM with its interval; the values drawn."""
     bounded = row["low"] == row["low"]
     if bounded:
         ax.plot([row["low"], row["high"]], [y, y], color=look.colour, linestyle="-", marker="|", markersize=9)
     face = look.colour if bounded else "white"
     ax.plot(row["R_GM"], y, marker=look.marker, color=look.colour, markerfacecolor=face, markersize=8)
-    ax.annotate(
-        style.number(row["R_GM"]), (row["R_GM"], y), (0, 6), textcoords="offset points", ha="center", fontsize=9,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3, "alpha": 0.85},
-    )  # fmt: skip
     return [row["R_GM"], *([row["low"], row["high"]] if bounded else [])]
 
 

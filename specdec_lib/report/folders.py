@@ -28,6 +28,7 @@ PENDING: tuple[str, ...] = ()
 Table = Any
 PROVENANCE = "provenance.json"
 _TRIAL = "-lab"
+OWN = "my-"  # how the name of a folder begins that INTO makes
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,13 @@ class Results:
     def committed(self) -> bool:
         """Part of the repository, under its profile's own name."""
         return self.name == self.profile.name and self.profile.committed
+
+    @property
+    def command(self) -> str:
+        """What measures the folder's missing parts on this machine; "" for a name into which nothing is measured."""
+        if self.name == self.profile.name:
+            return f"make runs PROFILE={self.name}"
+        return f"make runs PROFILE={self.profile.name} INTO={self.name}" if self.name.startswith(OWN) else ""
 
     @property
     def label(self) -> str:

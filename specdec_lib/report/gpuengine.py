@@ -27,7 +27,7 @@ def show(root: Path | None = None) -> None:
     for folder in folders:
         table = read_table(folder / FILE, "gpu-engine")
         style.table(limits_table(table), caption=caption(folder), csv=f"{folder.name}/{FILE}")
-        text.say(sentence(table))
+        text.say(sentence(table), bandwidth_sentence(table))
     if not folders:
         text.say(text.not_measured("the GPU engine's figures, which need a CUDA device", COMMAND))
 
@@ -81,6 +81,24 @@ def sentence(table: Any) -> str:
     )
     missed = text.listed(dict.fromkeys(map(_named, held.loc[held["verdict"] == "missed", "figure"])))
     return f"Of {text.counted(len(held), 'figure')} {told}." + (f" Missed: {missed}." if missed else "")
+
+
+def bandwidth_sentence(table: Any) -> str:
+    """Which bandwidth the shares are of, and which one the rest of the report uses; "" where either is not there."""
+    known = {row["figure"]: row for row in table.to_dict("records")}
+    copied, read = known.get("copy bandwidth"), known.get("read bandwidth")
+    if not copied or not read:
+        return ""
+    told = [
+        f"{number(row['value'], _text(row['unit']))} "
+        f"({_text(row['setting'])}, {text.counted(int(row['n']), 'reading')})"
+        for row in (copied, read)
+    ]
+    return (
+        f"Shares here are of the *copy* bandwidth, {told[0]}. The same run measured a *read* bandwidth of {told[1]}, "
+        "by the definition of the roofline in the page *Where the time goes*: the same step has "
+        f"{number(copied['value'] / read['value'])} times the share of it."
+    )
 
 
 def _named(figure: str) -> str:

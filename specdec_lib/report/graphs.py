@@ -151,7 +151,7 @@ def ratios_table(table: Table) -> pd.DataFrame:
         {
             "mode": row["mode"], "k": int(row["k"]), "context": text.context_name(int(row["context_tokens"])),
             "acceptance": f"{row['variant']} ({row['label']})", "R": number(row["value"]),
-            "range": f"{number(row['low'])} to {number(row['high'])}", "runs": int(row["n"]),
+            "range": text.span([row["low"], row["high"]]), "runs": int(row["n"]),
             "published R": _stated(row["published_low"]),
         }
         for row in pick(table, "position-independent", "R").to_dict("records")

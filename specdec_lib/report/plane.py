@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdec_lib.report import audit, figures, published, regimes, style, text
+from specdec_lib.report.costline import c_follows
 from specdec_lib.report.regimes import Engine, Point
 from specdec_lib.report.style import number
 
@@ -55,8 +56,6 @@ def sentences(found: list[Point], root: Path | None = None) -> list[str]:
         mine = [point for point in found if point.source == source]
         c = [point.c for point in mine]
         layers, share = mine[0].layers, [point.share for point in mine]
-        off = (sum(abs(v - layers) for v in c), sum(abs(v - s) for v, s in zip(c, share, strict=True)))
-        near = "layers" if off[0] < off[1] else "bytes"
         R = [point.R(regimes.alpha_at(point.context, root)) for point in mine]
         side = (
             "above 1 at every context"
@@ -65,11 +64,15 @@ def sentences(found: list[Point], root: Path | None = None) -> list[str]:
             if max(R) < 1
             else "not on one side of 1"
         )
-        told.append(
-            f"*{source}* ({mine[0].engine}): c = {text.span(c)}, nearer to its {near} (layers "
-            f"{number(layers)}, bytes "
-            f"{text.span(share)}); by the line R is {text.span(R)} at the published acceptance, {side}."
+        costs = f"c = {text.span(c)} (layers {number(layers)}, bytes {text.span(share)})"
+        by_the_line = f"by the line R is {text.span(R)} at the published acceptance"
+        one = mine[0].results
+        said = (
+            f"{costs}, {by_the_line}: a quick look, described and not judged."
+            if one and one.quick
+            else f"{costs}: {c_follows(c, layers, share)}; {by_the_line}, {side}."
         )
+        told.append(f"*{source}* ({mine[0].engine}): {said}")
     return told
 
 

@@ -111,6 +111,7 @@ def figure(fig: Figure, *, alt: str, caption: str = "", csv: str | None = None) 
         raise InvalidSetting(
             f"Alternative text {alt!r} tells a reader who cannot see the figure nothing.",
             expected="a sentence that says what it shows",
+            remedy="give style.figure an `alt` with the main numbers in it",
         )
     alt = _unmarked(alt)
     display(_Html(_figure_html(fig, alt, caption, csv), alt))

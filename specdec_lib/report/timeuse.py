@@ -8,7 +8,7 @@ import pandas as pd
 
 from specdec_lib.costmodel import GPU_BYTES_PER_S, PUBLISHED_K, PUBLISHED_TOKENS, predicted_R
 from specdec_lib.guesses import draft_costs
-from specdec_lib.report import audit, compare, figures, folders, mechanisms, published, style, text
+from specdec_lib.report import audit, compare, figures, folders, published, style, text
 from specdec_lib.report.costline import CLEARLY
 from specdec_lib.report.style import number
 
@@ -172,12 +172,14 @@ def roofline(one: folders.Results) -> pd.DataFrame:
 
 
 def roofline_sentence(one: folders.Results) -> str:
-    """How good the baseline is; a speed-up over a weak one is no finding."""
+    """How good the baseline is; a speed-up over a weak one is no finding. Of a quick look only what it measured."""
     bandwidth = one.provenance["device"]["read_bandwidth_bytes_per_s"]
     shares = [row["achieved, GB/s"] * 1e9 / bandwidth for row in roofline(one).to_dict("records")]
     weak = min(shares) < 0.5
     told = (
-        "That is less than half at some context: a step there is not bound by its bytes, and an R over this "
+        "A quick look: that describes its runs and judges no baseline."
+        if one.quick
+        else "That is less than half at some context: a step there is not bound by its bytes, and an R over this "
         "baseline says "
         "as much about the baseline."
         if weak
@@ -185,7 +187,7 @@ def roofline_sentence(one: folders.Results) -> str:
     )
     return (
         f"In {one.named} AR reaches {text.span((s * 100 for s in shares), digits=3)} % of the "
-        f"bandwidth. {told}"
+        f"read bandwidth. {told}"
     )
 
 
@@ -235,16 +237,28 @@ def show_predictions(found: list[compare.Source]) -> None:
     ]
     style.table(beside(frames), caption=caption, csv=having[0][0].csv(folders.PROVENANCE))
     for one, frame in having:
-        text.say(*mechanisms.conclusions(one, prediction_sentence(one, frame)))
+        text.say(*concluded(one, prediction_sentence(one, frame)))
+
+
+def concluded(one: folders.Results, told: str) -> list[str]:
+    """The sentence; in place of a quick look's, how little was run. Its repeats are those of the confirmatory runs."""
+    if not one.quick:
+        return [told]
+    n = int(one.runs.groupby("context_tokens")["family"].nunique().max())
+    least = one.design.analysis.interval.min_repeats
+    return [
+        f"**{one.label}.** {text.families(n)} per context, {text.counted(one.profile.repeats, 'repeat')}, where the "
+        f"design asks for {least}: the numbers describe these runs, and which prediction is nearer is not concluded."
+    ]
 
 
 def show_finding(found: list[compare.Source]) -> None:
     """Per folder: which simple machine it resembles, which stage is the largest, and how good its baseline is."""
     for one in ours(found):
         guessed = predictions(one)
-        told = [prediction_sentence(one, guessed)] if len(guessed) else []
-        told += [stage_sentence(one)] + ([] if roofline(one).empty else [roofline_sentence(one)])
-        text.say(*mechanisms.conclusions(one, " ".join(part for part in told if part)))
+        guess = concluded(one, prediction_sentence(one, guessed)) if len(guessed) else []
+        told = [*guess, stage_sentence(one), "" if roofline(one).empty else roofline_sentence(one)]
+        text.say(" ".join(part for part in told if part))
     if not ours(found):
         text.say(text.not_measured("where the time goes"))
 
@@ -266,7 +280,7 @@ def published_predictions(article: compare.Source) -> pd.DataFrame:
 
 
 def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
-    """Which of the two predictions is nearer to what was measured."""
+    """Which of the two predictions is nearer to the whole R as measured; of c alone the cost line speaks."""
     wins = []
     for row in frame.to_dict("records"):
         off = {
@@ -277,12 +291,14 @@ def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
         wins.append(nearer if clear else "neither")
     if len(set(wins)) == 1:
         if wins[0] == "neither":
-            return f"In {one.named} R is about equally far from the two predictions: it tells neither."
+            return (
+                f"In {one.named} the whole R is about equally far from the two predictions: it tells neither."
+            )
         return (
-            f"In {one.named} R, which the verification shapes too, is nearer to the prediction from {wins[0]} at "
-            "every context."
+            f"In {one.named} the whole R, which the verification shapes too, is nearer to the prediction from "
+            f"{wins[0]} at every context."
         )
     each = text.listed(
         f"{win} at {row['context']}" for win, row in zip(wins, frame.to_dict("records"), strict=True)
     )
-    return f"In {one.named} the nearer prediction differs: {each}."
+    return f"In {one.named} the prediction nearer to the whole R differs: {each}."
