@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from .costmodel import Counts
-from .measure import Study, shared_columns
 from .mechanisms import cells
 from .records import validate
 from .stats import t_half_width
+from .study import Study, shared_columns
 
 # pandas' types say that df[column] may be almost anything; in this module a table is just a table.
 Table = Any

@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from .measure import Say, Study, run_from_store, shared_columns, sharing, where_it_fits
 from .mechanisms import Cell, cell_spec, cells
 from .records import validate
+from .study import Say, Study, run_from_store, shared_columns, sharing, where_it_fits
 from .variants import AR, Variant
 
 MOST_K = 8  # fitted, and so the largest k that is asked about

@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from .measure import Say, Study, shared_columns
 from .pairs import find_pair
 from .paths import project_root
 from .records import read_table, validate
+from .study import Say, Study, shared_columns
 
 CAP_BYTES = 8 << 30  # the published GPU's memory
 ALPHAS = (0.77, 0.755, 0.735)  # what the published acceptances at 2K, 4K and 8K mean per proposal, at k = 4

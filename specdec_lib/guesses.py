@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from .costmodel import counts_from_trace
-from .measure import Study
 from .mechanisms import chosen_variants, traces_of
 from .stats import geometric_mean
+from .study import Study
 from .variants import DELTAS, passes_of
 
 MACHINES = ("bytes", "layers")

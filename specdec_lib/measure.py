@@ -1,149 +1,19 @@
-"""From a profile and a context to validated rows: plans the jobs, runs the missing ones, gathers their results."""
+"""The confirmatory run: every planned job of the frozen design, and their results as validated rows."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 
-from . import paths
-from .design import Design, Job, Profile, load_design, plan
+from .design import Job, Profile, plan
 from .errors import OutOfDeviceMemory
-from .jobs import ENGINE, Served, finished, run_job
-from .pairs import pair_digest
-from .prompts import prompts_digest
-from .provenance import record_machine
 from .records import validate
-from .room import require_room
+from .study import Say, Study, prefill_spec, run_from_store, shared_columns
 from .variants import Variant, passes_of
 
-Say = Callable[[str], None]
-Item = TypeVar("Item", bound=Hashable)
-Result = TypeVar("Result")
 AA = {"ar": "ar", "spec": "ar-again"}
-FULL = "out_of_memory"  # what a job's result says when the GPU had too little memory
-# What the cap is about: timed runs. An FP32 control beside the measured models is none; "graphs" has a cap of its own.
-CAPPED = ("decode", "mechanism", "costs")
-MANY_GRAPHS = ("mechanism", "costs")  # jobs that capture for several k
-
-
-class Study(NamedTuple):
-    """A profile on this machine: the design, its hash, where results go, what the calibration found.
-
-    ``server``: the process that the jobs share, where they may share one (see :func:`sharing`). ``measured``: one list
-    that every copy shares, of the jobs measured through this study: provenance must know whether there were any.
-    """
-
-    design: Design
-    profile: Profile
-    design_hash: str
-    folder: Path
-    machine: dict[str, Any]
-    server: Served | None = None
-    measured: tuple[list[str], ...] = ()
-
-    @property
-    def threads(self) -> int:
-        return threads_of(self.profile)
-
-    def spec(self, kind: str, name: str, **fields: Any) -> dict[str, Any]:
-        """A job's order: everything that decides what it measures, and nothing about where it runs."""
-        p = self.profile
-        how: dict[str, Any] = {"mode": p.mode} if p.captured else {}
-        if p.memory_cap_gib and kind in CAPPED:
-            how["memory_cap_bytes"] = int(p.memory_cap_gib * (1 << 30))
-        return {
-            "kind": kind, "name": name, "profile": p.name, "design_hash": self.design_hash,
-            ENGINE: paths.measuring_hash(p.captured or kind == "graphs"), "pair": p.pair,
-            "device": self.machine["device"], "dtype": self.machine["dtype"], "new_tokens": p.new_tokens,
-            "prefill_chunk": p.prefill_chunk, **how,
-            **fields,
-        }  # fmt: skip
-
-    def known(self, spec: dict[str, Any]) -> dict[str, Any] | None:
-        """The result of a finished job, or None. Raises ``OutOfDeviceMemory`` where that was its outcome."""
-        return _whole(spec, finished(self.job_file(spec), spec, keep_engine=self.profile.committed))
-
-    def run(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """The job's result: read if it is finished, else measured now. Raises what ``known`` and ``measure`` raise."""
-        done = self.known(spec)
-        return done if done is not None else self.measure(spec, self.job_file(spec))
-
-    def measure(self, spec: dict[str, Any], path: Path) -> dict[str, Any]:
-        """Run the job, in a process of its own or in the shared one. Raises ``JobFailed``, and ``OutOfDeviceMemory``
-        where the GPU had too little memory: an outcome that is stored like any other."""
-        for jobs in self.measured:
-            jobs.append(spec["name"])
-        result = self.server.run(spec, path) if self.server else run_job(spec, path, self.threads)
-        if self.server and self.profile.captured and spec["kind"] in MANY_GRAPHS:
-            self.server.close()  # every k had caches of its own: with them the next prefill may not fit
-        whole = _whole(spec, result)
-        assert whole is not None
-        return whole
-
-    def job_file(self, spec: dict[str, Any]) -> Path:
-        """Where the job's result is, or will be."""
-        return self.folder / "jobs" / f"{spec['name']}.json"
-
-
-def _whole(spec: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any] | None:
-    if result is not None and FULL in result:
-        raise OutOfDeviceMemory(
-            f"job {spec['name']}: {result[FULL]}",
-            expected=f"room for {spec['pair']} on the GPU, or under the profile's cap",
-            remedy="the outcome is recorded and the run goes on; delete the job's file to measure it again",
-        )
-    return result
-
-
-@contextlib.contextmanager
-def sharing(study: Study) -> Iterator[Study]:
-    """The study with one process for all its jobs, where the design isolates no more than cells; else as it is.
-
-    For phases, whose comparisons are inside a job. Nested, the outer process serves.
-    """
-    if study.server or study.profile.isolation == "block":
-        yield study
-        return
-    server = Served(study.threads)
-    try:
-        yield study._replace(server=server)
-    finally:
-        server.close()
-
-
-def threads_of(profile: Profile) -> int:
-    """The profile's thread count, or every core this process may use."""
-    return profile.threads or len(
-        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    )
-
-
-def open_study(profile_name: str, folder: Path, design: Design | None = None) -> Study:
-    """Validate the profile, settle the dtype once for all its jobs, and measure the bandwidth beside them.
-
-    Raises ``OutOfDeviceMemory`` before anything is measured on a GPU that is too small for the profile.
-    """
-    design = design or load_design()
-    profile = design.profile(profile_name)
-    if folder.name != profile_name:  # a reader's own measurement of it: old jobs are no committed results
-        profile = profile.model_copy(update={"committed": False})
-    design_hash = design.measurement_hash(profile, prompts_digest(), pair_digest(profile.pair))
-    unsettled = {"device": profile.device, "dtype": profile.dtype}
-    blank = Study(design, profile, design_hash, folder, unsettled, measured=([],))
-    spec = blank.spec("calibrate", "calibrate")
-    found = blank.known(spec)
-    if found is None:
-        require_room(design, profile)
-        found = blank.measure(spec, blank.job_file(spec))
-        if found["device"] != "cpu":  # its tables may be made on another machine
-            record_machine(folder, threads_of(profile))
-    return blank._replace(machine=found)
 
 
 def confirmatory(
@@ -220,57 +90,11 @@ def study_job(study: Study, job: Job) -> dict[str, Any]:
     return run_from_store(study, spec, job.context)
 
 
-def where_it_fits(
-    items: Iterable[Item], work: Callable[[Item], Result], what: str, say: Say = lambda line: None
-) -> dict[Item, Result]:
-    """``work`` on every item that finds enough GPU memory; the others' outcome is recorded and said.
-
-    Raises ``OutOfDeviceMemory`` if none did.
-    """
-    planned = list(items)
-    found: dict[Item, Result] = {}
-    full: OutOfDeviceMemory | None = None
-    for number, item in enumerate(planned, start=1):
-        try:
-            found[item] = work(item)
-        except OutOfDeviceMemory as outcome:
-            full = outcome
-            say(str(outcome))
-        name = "-".join(map(str, item)) if isinstance(item, tuple) else str(item)
-        say(f"{number}/{len(planned)} {what}-{name}")
-    if full and not found:
-        raise full
-    return found
-
-
 def _with_last(jobs: list[Job]) -> Iterator[tuple[Job, list[str]]]:
     """Each job with the families that no later job needs."""
     for i, job in enumerate(jobs):
         later = {family for other in jobs[i + 1 :] for family in other.families}
         yield job, [family for family in job.families if family not in later]
-
-
-def prefill_spec(study: Study, family: str, context: int) -> dict[str, Any]:
-    """The prompt's hash and the prefill's seconds stay in this job's file, its caches only while they are needed."""
-    return study.spec("prefill", f"prefill-{context}-{family}", families=[family], context=context)
-
-
-def run_from_store(study: Study, spec: dict[str, Any], context: int) -> dict[str, Any]:
-    """The result of a job that decodes from stored prefills; missing ones are made again first."""
-    done = study.known(spec)
-    if done is not None:
-        return done
-    for family in spec["prefill_s"]:  # the caches may be gone, after an interruption say
-        roles = [
-            study.folder / ".prefill" / f"{family}-{context}-{role}.safetensors"
-            for role in ("target", "draft")
-        ]
-        if not all(role.is_file() for role in roles):
-            # not in jobs/: the result that stands there stays
-            again = study.folder / ".prefill" / f"{family}-{context}.json"
-            study.measure(prefill_spec(study, family, context), again)
-            again.unlink()
-    return study.measure(spec, study.job_file(spec))
 
 
 def _rows(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]], schema: str) -> pd.DataFrame:
@@ -312,10 +136,6 @@ def _stages(study: Study, jobs: list[Job], results: dict[str, dict[str, Any]]) -
     return validate(pd.DataFrame(rows), "stages")
 
 
-def shared_columns(study: Study) -> dict[str, str]:
-    return {"profile": study.profile.name, "design_hash": study.design_hash}
-
-
 def first_divergence(tokens: list[int], against: list[int]) -> int | None:
     """Index of the first token that differs, or None for equal outputs."""
     pairs = enumerate(zip(tokens, against, strict=False))
@@ -323,8 +143,3 @@ def first_divergence(tokens: list[int], against: list[int]) -> int | None:
         (i for i, (a, b) in pairs if a != b),
         None if len(tokens) == len(against) else min(len(tokens), len(against)),
     )
-
-
-def say_line(line: str) -> None:
-    """One line to standard error."""
-    print(line, file=sys.stderr, flush=True)

@@ -16,9 +16,9 @@ from .costs import MOST_K, quick_look
 from .errors import InvalidSetting
 from .files import canonical_json, sha256_text
 from .jobs import finished, write_job
-from .measure import Say, Study, run_from_store, shared_columns, sharing, where_it_fits
 from .mechanisms import Cell, cell_spec, cells, chosen_variants, traces_of
 from .records import validate
+from .study import Say, Study, run_from_store, shared_columns, sharing, where_it_fits
 from .variants import Variant, passes_of
 
 # pandas' types say that df[column] may be almost anything; in this module a table is just a table.

@@ -19,7 +19,7 @@ from .jobs import engines, outcomes
 from .nvml import read_gpu
 
 if TYPE_CHECKING:
-    from .measure import Study
+    from .study import Study
 
 PACKAGES = ("torch", "transformers", "triton", "numpy", "scipy", "pandas", "tokenizers", "safetensors")
 MACHINE = "machine.json"

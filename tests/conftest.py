@@ -152,7 +152,8 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 @pytest.fixture
 def jobs_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Jobs run in this process; their names, in order."""
-    from specdec_lib import measure, worker  # torch: only for those who ask
+    from specdec_lib import study as study_module
+    from specdec_lib import worker  # torch: only for those who ask
     from specdec_lib.jobs import read_job, write_job
 
     names: list[str] = []
@@ -163,6 +164,6 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         write_job(path, spec, worker.KINDS[spec["kind"]](spec, path.parent.parent / ".prefill"))
         return read_job(path)["result"]
 
-    monkeypatch.setattr(measure, "run_job", run_here)
+    monkeypatch.setattr(study_module, "run_job", run_here)
     monkeypatch.setattr(worker, "read_bandwidth", lambda device: 1e9)
     return names

@@ -228,7 +228,7 @@ def test_every_name_of_the_front_door() -> None:
     ("modules", "absent"),
     [("errors", "torch pandas scipy"),
      ("stats, checks, analysis, records, costmodel", "torch"),
-     ("design, jobs, measure, provenance", "torch transformers"),
+     ("design, jobs, study, measure, provenance", "torch transformers"),
      ("worker", "transformers pandas scipy")],
     ids=["front door", "statistics", "jobs and measure", "a job's process"],
 )  # fmt: skip

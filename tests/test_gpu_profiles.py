@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from specdec_lib import jobs, measure, provenance, room
+from specdec_lib import jobs, provenance, room
+from specdec_lib import study as study_module
 from specdec_lib.costfit import fit
 from specdec_lib.costmodel import counts_from_trace
 from specdec_lib.costs import costs_table, fitting_variants
@@ -22,13 +23,14 @@ from specdec_lib.design import load_design, parse_design
 from specdec_lib.errors import InvalidDesign, InvalidSetting, JobFailed, OutOfDeviceMemory, TableMissing
 from specdec_lib.guesses import guessed_R
 from specdec_lib.jobs import Served, read_job, write_job
-from specdec_lib.measure import Study, confirmatory, open_study, scripted_passes, sharing
+from specdec_lib.measure import confirmatory, scripted_passes
 from specdec_lib.mechanisms import chosen_variants, proposals_tables, run_phase
 from specdec_lib.pairs import pair_digest
 from specdec_lib.predictions import break_even_table, predictions_table
 from specdec_lib.prompts import prompts_digest
 from specdec_lib.records import write_table
 from specdec_lib.roofline import weight_bytes
+from specdec_lib.study import Study, open_study, sharing
 from specdec_lib.variants import PHASES
 from tests.test_measure import CONTEXT, ROOT, small_design
 from tests.test_mechanisms import MECHANISMS
@@ -338,7 +340,7 @@ def test_too_little_memory_is_an_outcome(
 ) -> None:
     study = study_in(tmp_path, families=2, repeats=3, **SCRIPTED)
     whole, _ = confirmatory(study, CONTEXT)
-    run_here, full = measure.run_job, {"confirmatory-256-BA"}
+    run_here, full = study_module.run_job, {"confirmatory-256-BA"}
     tried: list[str] = []
 
     def small(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
@@ -348,7 +350,7 @@ def test_too_little_memory_is_an_outcome(
         write_job(path, spec, {"out_of_memory": "CUDA out of memory. Tried to allocate 2 GiB"})
         return read_job(path)["result"]
 
-    monkeypatch.setattr(measure, "run_job", small)
+    monkeypatch.setattr(study_module, "run_job", small)
     said: list[str] = []
     study = study_in(tmp_path / "small", families=2, repeats=3, **SCRIPTED)
     runs, _ = confirmatory(study, CONTEXT, said.append)

@@ -17,11 +17,11 @@ from specdec_lib.design import load_design
 from specdec_lib.errors import OutOfDeviceMemory
 from specdec_lib.graph_phase import Rows, measure
 from specdec_lib.graph_tables import ALPHAS, graphs_table, predicted
-from specdec_lib.measure import Study
 from specdec_lib.pairs import Pair
 from specdec_lib.per_position import KINDS, ConcatenatingCache, Pools, chain, placed, verify
 from specdec_lib.records import read_table, validate, write_table
 from specdec_lib.report import gpuengine, graphs, pools
+from specdec_lib.study import Study
 from tests.engine_tools import PROMPT, cache_of
 
 ROOT = Path(__file__).parent.parent

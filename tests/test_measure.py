@@ -17,13 +17,15 @@ import pandas as pd
 import psutil
 import pytest
 
-from specdec_lib import errors, jobs, measure, worker
+from specdec_lib import errors, jobs, worker
+from specdec_lib import study as study_module
 from specdec_lib.design import Design, parse_design, plan
 from specdec_lib.generation import STAGES
 from specdec_lib.jobs import read_job, write_job
 from specdec_lib.load import Snapshot, others_share
-from specdec_lib.measure import Study, aa_runs, confirmatory, first_divergence, open_study
+from specdec_lib.measure import aa_runs, confirmatory, first_divergence
 from specdec_lib.records import read_table, write_table
+from specdec_lib.study import Study, open_study
 
 ROOT = Path(__file__).parent.parent
 CONTEXT = 256
@@ -203,7 +205,7 @@ def test_an_interruption_anywhere_and_a_rerun(
     whole, _ = confirmatory(study_in(tmp_path / "whole", BLOCKS), CONTEXT)
     expected = list(jobs_here)
     jobs_here.clear()
-    run_here, stops = measure.run_job, set(expected)
+    run_here, stops = study_module.run_job, set(expected)
 
     def interrupted(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
         if spec["name"] in stops:
@@ -211,7 +213,7 @@ def test_an_interruption_anywhere_and_a_rerun(
             raise KeyboardInterrupt
         return run_here(spec, path, threads)
 
-    monkeypatch.setattr(measure, "run_job", interrupted)
+    monkeypatch.setattr(study_module, "run_job", interrupted)
     for attempt in range(len(expected) + 1):
         try:
             table, _ = confirmatory(study_in(tmp_path, BLOCKS), CONTEXT)

@@ -437,7 +437,7 @@ def test_guesses_of_the_two_machines() -> None:
     checked["R if time follows layers"] = checked["R if time follows bytes"]
     assert "equally" in guesses.nearer(checked)
     cells: Any = made_runs("draft-free", lambda *_: 2.0)
-    from specdec_lib.mechanisms import ratios
+    from specdec_lib.ratios import ratios
 
     found = ratios(cells)
     guessed = found[["context_tokens", "family", "variant", "rounds_n"]].assign(label="oracle")

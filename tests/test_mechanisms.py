@@ -10,19 +10,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specdec_lib import costs, measure
+from specdec_lib import costs
 from specdec_lib import predictions as predictions_module
+from specdec_lib import study as study_module
 from specdec_lib.costfit import Costs, CostsAt, fit, fit_table, in_sample_residuals
 from specdec_lib.costmodel import counts_from_trace
 from specdec_lib.decoding import autoregressive
 from specdec_lib.errors import InvalidSetting
-from specdec_lib.measure import Study, open_study
 from specdec_lib.mechanisms import (
     cells,
     chosen_variants,
     numerics_table,
     proposals_tables,
-    ratios,
     run_phase,
     traces_of,
 )
@@ -30,7 +29,9 @@ from specdec_lib.numerics import OPERATIONS, WIDTHS, Tap, tapped, width_rows
 from specdec_lib.pairs import Pair
 from specdec_lib.predictions import break_even_table, predictions_table, residuals_table
 from specdec_lib.prefilled import Prefilled
+from specdec_lib.ratios import ratios
 from specdec_lib.records import read_table, write_table
+from specdec_lib.study import Study, open_study
 from specdec_lib.variants import PHASES, Variant, check_variants, passes_of, resolved
 from tests.engine_tools import PROMPT
 from tests.test_measure import small_design
@@ -130,7 +131,7 @@ def test_an_interruption_loses_no_finished_cell(
     tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped before every job once, its caches lost: each job is measured once, the table is the same."""
-    run_here, stops = measure.run_job, {"trace", "draft-free"}
+    run_here, stops = study_module.run_job, {"trace", "draft-free"}
 
     def interrupted(spec: dict[str, Any], path: Path, threads: int) -> dict[str, Any]:
         if (kind := spec["name"].split("-256")[0]) in stops:
@@ -138,7 +139,7 @@ def test_an_interruption_loses_no_finished_cell(
             raise KeyboardInterrupt
         return run_here(spec, path, threads)
 
-    monkeypatch.setattr(measure, "run_job", interrupted)
+    monkeypatch.setattr(study_module, "run_job", interrupted)
     study = study_in(tmp_path / "data" / "toy")
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):

@@ -48,7 +48,7 @@ import specdec_lib.pairs, specdec_lib.measure, specdec_lib.mechanisms, specdec_l
 import specdec_lib.pipeline.__main__, specdec_lib.pipeline.runner, specdec_lib.pipeline.execute
 import specdec_lib.pipeline.html
 from specdec_lib.design import load_design
-from specdec_lib.measure import threads_of
+from specdec_lib.study import threads_of
 from specdec_lib.provenance import machine
 from specdec_lib.pipeline.lock import data_lock
 print(threads_of(load_design().profile("qwen-8gb")) > 0, machine(2)["load_1min"])

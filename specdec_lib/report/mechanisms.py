@@ -85,7 +85,7 @@ def traces(one: folders.Results) -> folders.Table | None:
 
 def by_family(one: folders.Results, phase: str) -> folders.Table:
     """One row per (context, family, variant): schema "ratios". Repeats that others disturbed are left out."""
-    from specdec_lib.mechanisms import ratios, undisturbed_runs
+    from specdec_lib.ratios import ratios, undisturbed_runs
 
     def derived() -> folders.Table:
         runs = undisturbed_runs(read(one, f"{phase}.csv", "mechanism"), disturbance(one))

@@ -136,7 +136,7 @@ def show_memory(found: list[compare.Source]) -> None:
     if ours := _measured_or_say(found):
         csv = ours[0].csv(f"confirmatory-{ours[0].contexts[0]}.csv")
         caption = "Largest over the processes of each context."
-        caption += " GPU memory is not in it." * any(one.cuda for one in ours)
+        caption += " GPU memory: what the process's tensors took." * any(one.cuda for one in ours)
         style.table(memory(ours), caption=caption, csv=csv)
 
 
@@ -150,13 +150,16 @@ def memory(found: list[folders.Results]) -> pd.DataFrame:
                     "context": text.context_name(int(context)),  # pyright: ignore[reportArgumentType]
                     "results": one.label,
                     "peak host memory, GiB": float(part["peak_rss_bytes"].max()) / 2**30,
+                    "peak GPU memory, GiB": float(part["gpu_peak_bytes"].max()) / 2**30
+                    if "gpu_peak_bytes" in part
+                    else None,
                     "CPU taken by others, median": text.percent(float(part["others_cpu_share"].median())),
                     "largest": text.percent(float(part["others_cpu_share"].max())),
                     "processes": int(part["job"].nunique()),
                     "runs": len(part),
                 }
             )
-    return pd.DataFrame(rows, dtype=object)
+    return pd.DataFrame(rows, dtype=object).dropna(axis="columns", how="all")
 
 
 def _measured_or_say(found: list[compare.Source]) -> list[folders.Results]:
