@@ -164,10 +164,11 @@ def thresholds_from_aa(families: pd.DataFrame, device_kind: str) -> pd.DataFrame
 
 
 def plant_slowdown(runs: pd.DataFrame, arm: str, factor: float) -> pd.DataFrame:
-    """A copy of ``runs`` in which every decode time of ``arm`` is ``factor`` times as long. The study must
-    notice."""
+    """A copy of ``runs`` in which every decode time of ``arm`` is ``factor`` times as long, by the wall clock and by
+    the device's events. The study must notice."""
     planted = runs.copy()
-    planted.loc[planted["arm"] == arm, "decode_s"] *= factor
+    clocks = [name for name in ("decode_s", "device_event_s") if name in planted]
+    planted.loc[planted["arm"] == arm, clocks] *= factor
     return planted
 
 

@@ -72,6 +72,11 @@ def test_a_planted_slow_down_is_detected() -> None:
     assert set(planted["verdict"]) == {"does not"}
     assert planted["R_GM"].tolist() == pytest.approx((before["R_GM"] / 1.1).tolist())
     assert runs["decode_s"].max() < 2.2  # the runs given are left as they were
+    events = runs.assign(device_event_s=runs["decode_s"])
+    slower = plant_slowdown(events, "spec", 1.1)
+    assert slower["device_event_s"].equals(slower["decode_s"]), (
+        "else a check on a GPU sees two clocks, not a slow arm"
+    )
 
 
 def test_an_excluded_cell_leaves_the_inference_and_stays_in_the_description() -> None:

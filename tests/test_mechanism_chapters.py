@@ -360,6 +360,8 @@ def test_the_trace_gives_the_rounds_or_is_said_not_to() -> None:
     assert (
         "in 1 of 2 cells; not in summarise-proceedings at 2K (30 against" in traces.trace_sentences(table)[1]
     )
+    assert "the eager draft's" in traces.trace_sentences(table, captured=True)[1]
+    assert "acceptance, real run" not in traces.traces_table(table, {}), "of another text than the trace"
     assert traces.follow_ups(["1100"], "1") == (1, 2) and traces.follow_ups(["1100"], "0") == (0, 1)
     told = traces.trace_sentences(table.assign(passes="1" * 32 + "0" * 32))[0]
     assert "passes come in runs, inside single traces too" in told

@@ -296,6 +296,30 @@ def test_launches_were_or_were_not_the_cause(
     assert "launches and kernels change together" in carried.launches_sentences(root)[0]
 
 
+def test_a_draft_is_cheaper_only_beyond_the_spread_of_its_families(tmp_path: Path) -> None:
+    root = make_project(tmp_path, {"gpu-graphs": Machine(step=0.004, c=0.84, repair=0.0)})
+    assert "the draft costs less, but its c is still nearer" in carried.launches_sentences(root)[0]
+    path = root / "data" / "gpu-eager" / "confirmatory-2048.csv"
+    table = read_table(path, "confirmatory")
+    slow = (table["family"] == table["family"].iloc[0]) & (table["arm"] == "ar")
+    for name in ("decode_s", "device_event_s"):
+        table.loc[slow, name] *= 1.1  # that family's draft is then a smaller share of its AR step
+    write_table(table, path, "confirmatory")
+    assert "by no more than its families spread" in carried.launches_sentences(root)[0]
+
+
+def test_a_line_that_misses_its_cells_tells_no_factor_from_the_next(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    ladder = regimes.ladders(root)[0]
+    assert "does not tell it from" not in carried.ladder_sentence(ladder, 2048, root)
+    path = root / "data" / "gpu-eager" / "cost-model.csv"
+    table = read_table(path, "mechanism")
+    table.loc[table["variant"] != "ar", "decode_s"] *= 3
+    write_table(table, path, "mechanism")
+    told = carried.ladder_sentence(regimes.ladders(root)[0], 2048, root)
+    assert "is off by" in told and "does not tell it from" in told
+
+
 def test_the_ladder_goes_from_the_published_engine_to_the_best_k(made: Path, tmp_path: Path) -> None:
     ladder = regimes.ladders(made)[0]
     assert [one.name for one in ladder] == ["gpu-eager", "gpu-graphs", "gpu-compiled"]
@@ -304,7 +328,9 @@ def test_the_ladder_goes_from_the_published_engine_to_the_best_k(made: Path, tmp
     assert {row["SpecDec"] for row in rows[2:]} == {"repair-free, bonus, k = 1"}, "the last regime's best k"
     assert [row["source"] for row in rows[2:]] == [one.label for one in ladder]
     assert rows[0]["times the rung before"] == "first"
-    assert [row["R_GM measured"] != "not run" for row in rows] == [True, False, False, True, True]
+    measured = [str(row["R_GM measured"]) for row in rows]
+    assert ["at its own acceptance" in cell for cell in measured] == [False, True, True, False, False]
+    assert "not run" not in measured and "(4 cells)" in measured[1], "the cost line's test ran them"
     assert rows[0]["R against the best AR"] == pytest.approx(float(str(rows[0]["R by the line"])) / 20)
     told = carried.ladder_sentence(ladder, 2048, made)
     assert "(synthetic, by the cost line)" in told and "20.0 times as fast" in told
@@ -321,6 +347,8 @@ def test_a_rung_whose_cells_failed_says_so_and_shows_their_range(tmp_path: Path)
     cells: Any = one_of(root, "gpu-eager").families
     spread = text.span(cells[cells["context_tokens"] == 2048]["R"])
     assert str(rows[0]["R_GM measured"]).endswith(f"(all\u00a0families): {spread}; 0 of 16 passed the checks")
+    (root / "data" / "gpu-eager" / "cost-model.csv").unlink()
+    rows = carried.steps(regimes.ladders(root)[0], 2048, root)
     assert rows[1]["R_GM measured"] == "not run", "another engine than the run's"
     point = next(p for p in regimes.points(root) if p.source == "gpu-text" and p.context == 2048)
     assert point.results is not None

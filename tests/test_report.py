@@ -219,6 +219,33 @@ def test_no_verdict_is_not_changed_into_another_one(project: Path) -> None:
     assert quality._choices_told([], [], False) == "No choice gives a verdict."
 
 
+def test_a_shift_that_all_families_share_is_no_chance_of_single_ones(project: Path) -> None:
+    folder = add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    path = folder / "confirmatory-2048.csv"
+    table = pd.read_csv(path)
+    late = (table["block"] == "BA") & (table["arm"] == "spec")
+    table.loc[late & (table["family"] == "story"), "decode_s"] *= 1.2
+    write_table(table, path, "confirmatory")
+    assert "in all" not in quality.exclusion_sentence(folders.all_folders(project)[0]), "one family only"
+    table.loc[late & (table["family"] != "story"), "decode_s"] *= 1.05
+    write_table(table, path, "confirmatory")
+    told = quality.exclusion_sentence(folders.all_folders(project)[0])
+    assert "SpecDec was slower in block BA than in block AB in all 16 families at 2K, by 4.9" in told
+    assert "one shift between two processes" not in told, "in isolation block a block is several processes"
+
+
+@pytest.mark.parametrize(("seconds", "hardly"), [(0.03, True), (0.3, False)])
+def test_runs_set_aside_are_counted_and_short_ones_say_what_ticks_hide(
+    project: Path, seconds: float, hardly: bool
+) -> None:
+    folder = add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    table = pd.read_csv(folder / "confirmatory-2048.csv").assign(set_aside_n=0, decode_s=seconds)
+    table.loc[3, "set_aside_n"] = 2
+    write_table(table, folder / "confirmatory-2048.csv", "confirmatory")
+    told = quality.exclusion_sentence(folders.all_folders(project)[0])
+    assert "2 runs in which others took more than" in told and ("can hardly fail" in told) == hardly
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_peak_memory_is_the_host_s(project: Path, shown: list[str], device: str) -> None:
     provenance(add(project, "cpu-full", "cpu-full", 0.5, contexts=1), "cpu-full", device={"device": device})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from specdec_lib.guesses import draft_costs
 from specdec_lib.paths import project_root
 from specdec_lib.report import audit, compare, folders, mechanisms, regimes, style, text
 from specdec_lib.report.costline import PHASE
@@ -57,18 +58,23 @@ def yes(held: bool) -> str:
 
 
 def layer_sentences(root: Path | None = None) -> list[str]:
-    """Eager on a GPU: is a draft forward worth its share of the layers?"""
+    """Eager on a GPU: is a draft forward worth its share of the layers? By the stages of the confirmatory runs, as the
+    audit takes the published c; what the fit on development texts says stands beside it."""
     told = []
     for one in on_gpu("eager", root):
         found = regimes.folder_points(one)
-        off = [point.c / point.layers - 1 for point in found]
+        layers = found[0].layers
+        timed = one.contexts if one.stages is not None else []
+        staged = [regimes.staged(one, context)["draft forward"] for context in timed]
+        fitted = [point.c for point in found if point.line]
+        c = staged or fitted
+        off = [value / layers - 1 for value in c]
+        beside = f" The fit on development texts gives {text.span(fitted)}." if staged and fitted else ""
         told.append(
-            f"c within {text.percent(NEAR_LAYERS, 0)} of the layer ratio {number(found[0].layers)} in the "
-            "eager regime "
-            f"of {one.named}: {yes(all(abs(o) <= NEAR_LAYERS for o in off))}. c is "
-            f"{text.span(p.c for p in found)} AR "
-            f"steps ({text.span((o * 100 for o in off), '%')} from it); the bytes' share is "
-            f"{text.span(p.share for p in found)}. Published: "
+            f"c within {text.percent(NEAR_LAYERS, 0)} of the layer ratio {number(layers)} in the eager regime of "
+            f"{one.named}: {yes(all(abs(o) <= NEAR_LAYERS for o in off))}. c is {text.span(c)} AR steps "
+            f"({text.span((o * 100 for o in off), '%')} from it){' by the stages of its runs' * bool(staged)}; the "
+            f"bytes' share is {text.span(p.share for p in found)}.{beside} Published: "
             f"c = {text.span(row['c_steps'] for row in audit.rows(root))} at a layer ratio of "
             f"{number(audit.ratios()['layers'])}."
         )
@@ -194,14 +200,8 @@ def pace_sentence(root: Path | None = None) -> str:
 
 def line_sentence(root: Path | None = None) -> str:
     """How well the cost line predicts held-out cells, in every folder that was predicted."""
-    from specdec_lib.predictions import residuals_table
-
-    parts = []
-    for one in mechanisms.having(PHASE, root):
-        frame: Any = residuals_table(
-            mechanisms.read(one, "predictions.csv", "predictions"), mechanisms.by_family(one, PHASE)
-        )
-        parts.append(f"{text.percent(float(frame['residual'].abs().median()))} in {one.named}")
+    found = [(one, residual_of(one)) for one in mechanisms.having(PHASE, root)]
+    parts = [f"{text.percent(off)} in {one.named}" for one, off in found if off is not None]
     if not parts:
         return ""
     return (
@@ -220,24 +220,33 @@ def launches_sentences(root: Path | None = None) -> list[str]:
             continue
         captured = next((one for one in ladder if one.mode == "graphs"), ladder[-1])
         alone = captured.mode == "graphs"
-        before, after = (
-            {point.context: point for point in regimes.folder_points(one)} for one in (first, captured)
-        )
-        both = sorted(before.keys() & after.keys())
-        layers, share = before[both[0]].layers, text.span(before[c].share for c in both)
+        both = sorted(set(first.contexts) & set(captured.contexts))
+        if not both or first.stages is None or captured.stages is None:
+            continue
+        guessed = {context: draft_costs(first.provenance["models"], context) for context in both}
+        layers, share = guessed[both[0]]["layers"], text.span(guessed[c]["bytes"] for c in both)
         steps = [
             text.span((regimes.ar_step_s(one, c) * 1e3 for c in both), "ms") for one in (first, captured)
         ]
-        c = [[points[context].c for context in both] for points in (before, after)]
+        # by stages on both sides: a fit on one would compare two ways of estimating
+        cells: Any = [
+            [regimes.staged_cells(one, x)["draft forward"] for x in both] for one in (first, captured)
+        ]
+        c = [[float(part.median()) for part in side] for side in cells]
+        ends = [text.span(float(end) for part in side for end in (part.min(), part.max())) for side in cells]
         nearer = all(
-            abs(value - before[x].share) < abs(value - layers) for value, x in zip(c[1], both, strict=True)
+            abs(value - guessed[x]["bytes"]) < abs(value - layers)
+            for value, x in zip(c[1], both, strict=True)
         )
         fell = all(b < a for a, b in zip(*c, strict=True))
+        apart = all(b.max() < a.min() for a, b in zip(*cells, strict=True))
         without = "without its launches" if alone else "with fused kernels and without launches"
         what = (
             f"{without} the draft's cost c moves from its layers to its bytes: the draft **was** launch-bound"
-            if fell and nearer
+            if fell and apart and nearer
             else f"{without} the draft costs less, but its c is still nearer to its layers than to its bytes"
+            if fell and apart
+            else f"{without} the draft is cheaper in AR steps by no more than its families spread"
             if fell
             else f"{without} the draft is **not** cheaper in AR steps"
         )
@@ -249,7 +258,8 @@ def launches_sentences(root: Path | None = None) -> list[str]:
         told.append(
             f"From {first.named} to {captured.named} {changes} ({first.mode} to {captured.mode}). An AR "
             f"step takes {steps[0]} before and {steps[1]} after, a draft forward {text.span(c[0])} and "
-            f"{text.span(c[1])} AR steps, where the layer ratio is {number(layers)} and the bytes' "
+            f"{text.span(c[1])} AR steps (stages of the confirmatory runs, medians over families; single families "
+            f"{ends[0]} and {ends[1]}), where the layer ratio is {number(layers)} and the bytes' "
             f"share {share}: {what}. {_spread(first, captured)}"
         )
     return told
@@ -366,10 +376,13 @@ def steps(ladder: list[folders.Results], context: int, root: Path | None = None)
 
 
 def _measured(point: Point, engine: Engine) -> str:
-    """R_GM of the confirmatory run, if it has this very engine at an imposed acceptance."""
+    """R_GM of the confirmatory run, if it has this very engine at an imposed acceptance; else R of the held-out cells
+    that the cost line was tested on, at their own acceptance."""
     one = point.results
-    if one is None or regimes.engine_of(one) != engine or point.context not in one.contexts:
+    if one is None:
         return "not run"
+    if regimes.engine_of(one) != engine or point.context not in one.contexts:
+        return _tested(one, point.context, engine)
     if not one.scripted:
         return "run at its own acceptance only"
     row = next(r for r in one.summary.to_dict("records") if r["context_tokens"] == point.context)
@@ -381,6 +394,30 @@ def _measured(point: Point, engine: Engine) -> str:
     return f"{shown}: {spread}; {row['n_in_inference']} of {row['n']} passed the checks"
 
 
+def _tested(one: folders.Results, context: int, engine: Engine) -> str:
+    if not (one.folder / f"{PHASE}.csv").is_file():
+        return "not run"
+    cells = mechanisms.by_family(one, PHASE)
+    same = (cells["formulation"] == engine.formulation) & (cells["bonus"] == engine.bonus)
+    own = cells["variant"].str.startswith(engine.formulation)  # bounds and oracles have rounds of their own
+    found: Any = cells[(cells["context_tokens"] == context) & same & (cells["k"] == engine.k) & own]
+    if found.empty:
+        return "not run"
+    R = number(geometric_mean(found["R"]))
+    return f"{R} at its own acceptance ({text.counted(len(found), 'cell')})"
+
+
+def residual_of(one: folders.Results) -> float | None:
+    """Median |residual| of the folder's cost line on held-out cells; None where it was not tested."""
+    from specdec_lib.predictions import residuals_table
+
+    if not all((one.folder / name).is_file() for name in (f"{PHASE}.csv", "predictions.csv")):
+        return None
+    predicted = mechanisms.read(one, "predictions.csv", "predictions")
+    frame: Any = residuals_table(predicted, mechanisms.by_family(one, PHASE))
+    return float(frame["residual"].abs().median())
+
+
 def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | None = None) -> str:
     """Which change took R over 1, which was the largest, and what the stronger baseline takes back."""
     rows = steps(ladder, context, root)
@@ -389,6 +426,16 @@ def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | No
     largest = max(factors, key=lambda name: factors[name])
     factor = f"{number(factors[largest])}, from *{largest}*"
     told = f"the largest factor is {factor}" if len(factors) > 1 else f"the one factor is {factor}"
+    # a factor is a quotient of two Rs of the line, each off by about the line's own residual
+    off = max((r for one in ladder if (r := residual_of(one)) is not None), default=0.0)
+    rivals = [
+        name for name in factors if name != largest and factors[name] * (1 + 2 * off) > factors[largest]
+    ]
+    if rivals:
+        told += (
+            f" (but the line of one rung is off by {text.percent(off)} on held-out cells: that does not tell it from "
+            f"{text.listed(f'{number(factors[name])}, from *{name}*' for name in rivals)})"
+        )
     crossed = next((str(row["change"]) for row, R in zip(rows, values, strict=True) if R > 1), None)
     over = (
         "no change takes R over 1"

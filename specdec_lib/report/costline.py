@@ -82,6 +82,7 @@ def show(root: Path | None = None) -> None:
             f"{text.families(int(fit['families_n'].max()))} of development texts, each fitted alone"
             f"{'; brackets: 95 % t interval' if bool(fit['steps_low'].notna().any()) else ', too few for an interval'}."
         )
+        caption += between_sentence(one)
         style.table(fit_table(fit), caption=caption, csv=one.csv(FIT))
         style.use_style()
         told = fit_sentences(fit, one.profile.k)
@@ -93,6 +94,18 @@ def show(root: Path | None = None) -> None:
         )
         text.say(*mechanisms.conclusions(one, f"**{one.label}.** {told[0]}", *ratio_sentence(one, fit)))
     say_missing(root)
+
+
+def between_sentence(one: folders.Results) -> str:
+    """Which verifications no run was made of: their cost is drawn between those of their neighbours."""
+    if not (one.folder / "costs.csv").is_file():
+        return ""
+    costs = mechanisms.read(one, "costs.csv", "costs")
+    timed = {int(k) for k in costs[costs["formulation"] == "repair-free"]["k"].dropna()}
+    between = [k for k in range(1, max(timed, default=0)) if k not in timed]
+    if not between:
+        return ""
+    return f" No run timed k = {text.listed(map(str, between))}: drawn between their neighbours."
 
 
 def fit_table(fit: Table) -> Table:

@@ -6,10 +6,13 @@ from typing import Any
 
 import pandas as pd
 
+from specdec_lib.load import UNSEEN_S
 from specdec_lib.report import compare, folders, style, text
 from specdec_lib.report.style import number
 
 _NONE = "no interval"  # the verdict of too few families
+_ARMS = {"ar": "AR", "spec": "SpecDec"}
+_HARDLY = 0.5  # of a run's time: where ticks hide more, others' CPU time cannot be judged
 
 
 def show_exclusions(found: list[compare.Source]) -> None:
@@ -55,18 +58,54 @@ def exclusion_sentence(one: folders.Results) -> str:
         if len(failed)
         else ["No check failed."]
     )
-    if "set_aside_n" in one.runs:
-        limit = one.design.analysis.thresholds("gpu" if one.cuda else "cpu").undisturbed
-        lines.append(
-            f"{text.counted(int(one.runs['set_aside_n'].sum()), 'run')} in which others took more than "
-            f"{text.percent(limit)} of the time set aside and measured again (each at most "
-            f"{text.counted(one.profile.repeat_disturbed, 'time')}); the job files keep them."
-        )
+    lines += [*_aside(one), *order_sentences(one)]
     if unknown:
         lines.append(
             f"Not computable with {text.counted(one.profile.repeats, 'repeat')}: {text.listed(unknown)}."
         )
     return " ".join(lines)
+
+
+def _aside(one: folders.Results) -> list[str]:
+    """How many runs others disturbed so that they were measured again, and how far that is seen in runs so short."""
+    if "set_aside_n" not in one.runs:
+        return []
+    limit = one.design.analysis.thresholds("gpu" if one.cuda else "cpu").undisturbed
+    told = (
+        f"{text.counted(int(one.runs['set_aside_n'].sum()), 'run')} in which others took more than "
+        f"{text.percent(limit)} of the time ({number(UNSEEN_S * 1000)} ms not counted: ticks) set aside and measured "
+        f"again, each at most {text.counted(one.profile.repeat_disturbed, 'time')}; the job files keep them."
+    )
+    typical = float(one.runs["decode_s"].median())
+    if _HARDLY * typical < UNSEEN_S:
+        told += (
+            f" A run takes {number(typical * 1000)} ms here, so that this part of the check can hardly fail: "
+            "what speaks is the spread of the times."
+        )
+    return [told]
+
+
+def order_sentences(one: folders.Results) -> list[str]:
+    """Where the check "order" failed: whether all families moved the same way between the two blocks. In isolation
+    "context" a block is one process, and what all its families share is one shift of that process."""
+    told = []
+    failed: Any = one.exclusions
+    for context in sorted(set(failed[failed["check"] == "order"]["context_tokens"])):
+        here: Any = one.runs[one.runs["context_tokens"] == context]
+        medians = here.groupby(["arm", "family", "block"])["decode_s"].median().unstack("block")
+        for arm, ratio in (medians["BA"] / medians["AB"] - 1).groupby("arm"):
+            slower = max((ratio > 0).sum(), (ratio < 0).sum())
+            if slower == len(ratio) > 1:
+                told.append(
+                    f"{_ARMS[str(arm)]} was {'slower' if ratio.iloc[0] > 0 else 'faster'} in block BA than in block AB "
+                    f"in all {text.families(len(ratio))} at {text.context_name(context)}, by "
+                    f"{text.percent(float(ratio.abs().min()))} to {text.percent(float(ratio.abs().max()))}"
+                )
+    if not told:
+        return []
+    why = "a block is one process there, so it is one shift between two processes and no chance of single families; "
+    why = why * (one.profile.isolation == "context") + "medians over both blocks hold half of it each"
+    return [f"{text.listed(told)}: {why}."]
 
 
 def show_sensitivity(found: list[compare.Source]) -> None:

@@ -144,11 +144,18 @@ def folder_points(one: folders.Results) -> list[Point]:
 
 
 def staged(one: folders.Results, context: int) -> dict[str, float]:
-    """Costs in AR steps from the instrumented SpecDec repeats of the confirmatory run, medians over families.
+    """Costs in AR steps from the instrumented SpecDec repeats of the confirmatory run, medians over families."""
+    return {str(part): float(costs.median()) for part, costs in staged_cells(one, context).items()}
+
+
+def staged_cells(one: folders.Results, context: int) -> pd.DataFrame:
+    """Per family: a draft forward, a verification and a round's overhead, each in AR steps *of that family's runs*,
+    which stand beside it in time: a host whose pace drifts moves both.
 
     The reference formulation times a round's last draft forward (all rounds but the last) under repair.
     """
-    runs: Any = one.runs[(one.runs["context_tokens"] == context) & (one.runs["arm"] == "spec")]
+    here: Any = one.runs[one.runs["context_tokens"] == context]
+    runs = here[here["arm"] == "spec"]
     stages: Any = one.stages
     stages = stages[(stages["context_tokens"] == context) & (stages["arm"] == "spec")]
     spent = stages.pivot_table(index="family", columns="stage", values="stage_s")
@@ -157,16 +164,14 @@ def staged(one: folders.Results, context: int) -> dict[str, float]:
     )
     caught_up = (counts["rounds_n"] - 1) * (one.profile.formulation == "reference")
     blocks = counts["rounds_n"].where(counts["target_calls_n"] > counts["rounds_n"], counts["target_calls_n"])
-    step = ar_step_s(one, context)
+    ar = here[here["arm"] == "ar"].groupby("family")["decode_s"].median()
+    step = ar.loc[list(spent.index)] / (one.profile.new_tokens - 1)
     draft = spent["draft"] / (counts["draft_calls_n"] - caught_up) / step
     rest = (
         spent["accept"] + spent["other"] + spent["repair"] * (one.profile.formulation == "repair-free")
     ) / step
-    return {
-        "draft forward": float(draft.median()),
-        "verification": float((spent["verify"] / blocks / step).median()),
-        "overhead": float((rest / counts["rounds_n"]).median()),
-    }
+    verification, overhead = spent["verify"] / blocks / step, rest / counts["rounds_n"]
+    return pd.DataFrame({"draft forward": draft, "verification": verification, "overhead": overhead})
 
 
 def ar_step_s(one: folders.Results, context: int) -> float:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Table = folders.Table
 TRACES = "traces.csv"
 _APART = 0.1  # families whose acceptance spans more differ
+_EAGER_NOTES = " What the target thinks of a proposal no captured round notes."
 _DODGE = 0.24  # rows between the marks of two contexts
 
 
@@ -30,8 +31,9 @@ def show_cells(root: Path | None = None) -> None:
         told = cell_sentences(frame, root)
         caption = (
             f"{one.label}: {one.hardware}, pair {one.profile.pair}. Accepted / proposed per family and context "
-            f"in the real run (reference formulation, no bonus, k = {one.profile.k}; real), one run "
-            "each: it is exact for this text and has no spread. Marks of one family stand side by side."
+            f"in {'the eager engine’s' if one.profile.captured else 'the real'} run (reference formulation, no bonus, "
+            f"k = {one.profile.k}; real), one run each: it is exact for this text and has no spread. Marks of one "
+            f"family stand side by side.{_EAGER_NOTES * one.profile.captured}"
         )
         style.figure(
             cells_figure(frame), alt="Acceptance per family and context. " + told[0], caption=caption,
@@ -42,8 +44,9 @@ def show_cells(root: Path | None = None) -> None:
 
 
 def trace_acceptance(one: folders.Results) -> dict[tuple[int, str], float]:
-    """(context, family) -> the acceptance that the recorded trace of AR's text gives."""
-    if not (one.folder / TRACES).is_file():
+    """(context, family) -> the acceptance that the recorded trace of AR's text gives, for the round that was run. None
+    for a captured profile: its traces are of the captured text and round, its proposals of the eager ones."""
+    if one.profile.captured or not (one.folder / TRACES).is_file():
         return {}
     rows = mechanisms.read(one, TRACES, "traces").to_dict("records")
     return {(int(row["context_tokens"]), str(row["family"])): float(row["acceptance"]) for row in rows}
@@ -130,15 +133,16 @@ def show_traces(root: Path | None = None) -> None:
     """Pass share against alpha inverted from acceptance, and rounds by trace against rounds measured."""
     for one in mechanisms.having(PHASE, root):
         traces = mechanisms.read(one, TRACES, "traces")
+        captured = one.profile.captured
         real = {(row["context_tokens"], row["family"]): row["acceptance"]
                 for row in cells(dict_of(root)[one.name]).to_dict("records")}  # fmt: skip
         caption = (
             f"{one.label}: {one.hardware}, pair {one.profile.pair}. One trace per cell, k = {one.profile.k}, "
-            "reference formulation, no bonus. Pass share: output positions at which the draft would choose the "
-            "target's token."
+            f"{'captured repair-free rounds with bonus' if captured else 'reference formulation, no bonus'}. Pass "
+            "share: output positions at which the draft would choose the target's token."
         )
-        style.table(traces_table(traces, real), caption=caption, csv=one.csv(TRACES))
-        text.say(*mechanisms.conclusions(one, *trace_sentences(traces)))
+        style.table(traces_table(traces, {} if captured else real), caption=caption, csv=one.csv(TRACES))
+        text.say(*mechanisms.conclusions(one, *trace_sentences(traces, captured)))
     say_missing(root)
 
 
@@ -148,8 +152,10 @@ def dict_of(root: Path | None) -> dict[str, Table]:
 
 
 def traces_table(traces: Table, real: dict[tuple[int, str], float]) -> Table:
-    """One row per cell, for the page; ``real``: (context, family) -> acceptance of the real run."""
+    """One row per cell, for the page; ``real``: (context, family) -> acceptance of the real run, where it is of the
+    trace's text."""
     keys = zip(traces["context_tokens"], traces["family"], strict=True)
+    acceptance = {"acceptance, real run": [real.get((int(c), str(f))) for c, f in keys]} if real else {}
     return pd.DataFrame(
         {
             "context": [text.context_name(int(context)) for context in traces["context_tokens"]],
@@ -157,7 +163,7 @@ def traces_table(traces: Table, real: dict[tuple[int, str], float]) -> Table:
             "pass share": list(traces["pass_share"]),
             "alpha from acceptance": list(traces["alpha"]),
             "acceptance by trace": list(traces["acceptance"]),
-            "acceptance, real run": [real.get((int(context), str(family))) for context, family in keys],
+            **acceptance,
             "rounds, real run": list(traces["rounds_n"]),
             "rounds by trace": list(traces["rounds_by_trace_n"]),
             "text equals AR's": ["yes" if same else "no" for same in traces["identical"]],
@@ -165,7 +171,7 @@ def traces_table(traces: Table, real: dict[tuple[int, str], float]) -> Table:
     )
 
 
-def trace_sentences(traces: Table) -> list[str]:
+def trace_sentences(traces: Table, captured: bool = False) -> list[str]:
     """How far the two alphas are apart and why; whether the trace gives the rounds that were measured."""
     gap = traces["pass_share"] - traces["alpha"]
     worst = traces.loc[gap.abs().idxmax()]
@@ -184,6 +190,9 @@ def trace_sentences(traces: Table) -> list[str]:
         rounds = (
             f"The real run took the rounds that its trace says in {int(same.sum())} of "
             f"{text.counted(len(traces), 'cell')}; not in {named}."
+        )
+        rounds += (
+            " The bits of a trace are the eager draft's: a near-tie may fall otherwise in a graph." * captured
         )
     return [
         "The pass share and the alpha that is inverted from the acceptance differ by "
