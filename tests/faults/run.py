@@ -112,6 +112,9 @@ def main(chosen: list[str]) -> int:
     every = [Fault.read(path) for path in sorted(FAULTS.glob("*.patch"))]
     missing = sorted(GUARDED - {fault.trap for fault in every}, key=int)
     faults = [fault for fault in every if not chosen or {fault.patch.stem, fault.trap} & set(chosen)]
+    if unknown := set(chosen) - {name for fault in every for name in (fault.patch.stem, fault.trap)}:
+        print(f"No fault or trap is called {', '.join(sorted(unknown))}: give a patch's name without .patch.")
+        return 2
     start, failed = time.monotonic(), 0
     with tempfile.TemporaryDirectory(prefix="specdec-faults-") as temporary:
         folders: SimpleQueue[Path] = SimpleQueue()
