@@ -37,7 +37,12 @@ def show_times(found: list[compare.Source]) -> None:
         "Medians and ratios over all measured families, of decoding alone and with both arms' prefill added."
     )
     style.table(compare.table(found, compare.TIMES), caption=caption, csv=found[-1].csv)
-    text.say(*prefill_sentences(found))
+    text.say(*prefill_sentences(found), *prefill_verdicts(found))
+
+
+def prefill_verdicts(found: list[compare.Source]) -> list[str]:
+    """Whether what pays still pays with prefill, per source."""
+    return [f"**{source.label}.** {told}" for source in found if (told := compare.prefill_told(source))]
 
 
 def prefill_sentences(found: list[compare.Source]) -> list[str]:
