@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -276,7 +277,7 @@ def test_the_findings_flip(made: Path, tmp_path: Path) -> None:
         table.loc[table["family"] == family, "throttled"] = True
     write_table(table, path, "confirmatory")
     told = next(line for line in carried.check_sentences(root) if "gpu-eager" in line)
-    assert "**no**" in told and "13 of 16 at 2K" in told
+    assert "**no**" in told and "for 13 of 16," in told
 
 
 def test_launches_were_or_were_not_the_cause(
@@ -327,12 +328,42 @@ def test_a_rung_whose_cells_failed_says_so_and_shows_their_range(tmp_path: Path)
     assert carried._measured(point, regimes.engine_of(point.results)) == "run at its own acceptance only"
 
 
-def test_a_gain_of_decoding_that_the_prefill_takes_back_is_said_on_the_first_page(made: Path) -> None:
-    source = next(one for one in compare.sources(made) if one.label.startswith("gpu-compiled"))
-    for decoding, whole, said in ((1.2, 0.9, "**below 1**"), (0.9, 1.2, "**above 1**"), (1.2, 1.1, "")):
-        summary = source.summary.assign(R_GM_all=decoding, R_GM_all_with_prefill=whole)
-        told = compare.headline([dataclasses.replace(source, summary=summary)])[0]
-        assert said in told and ("decoding alone" in told) == bool(said)
+def test_the_first_page_says_whether_what_pays_still_pays_with_prefill(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    for prefill, says in ((0.1, "**does not pay at 2K, 4K and 8K**"), (1e-6, "**pays at 2K, 4K and 8K**")):
+        for path in (root / "data" / "gpu-compiled").glob("confirmatory-*.csv"):
+            table = read_table(path, "confirmatory").assign(prefill_s=prefill)
+            table["draft_prefill_s"] *= prefill / 0.1
+            write_table(table, path, "confirmatory")
+        source = next(one for one in compare.sources(root) if one.label.startswith("gpu-compiled"))
+        assert {row["verdict"] for row in source.rows} == {"pays"}
+        told = compare.headline([source])[0]
+        assert "That is decoding alone. With the prefill" in told and says in told
+        assert told.count("[") == 6, "decoding and the whole, with an interval at every context"
+        assert results.prefill_verdicts([source]) == [f"**{source.label}.** {told.split('alone. ')[1]}"]
+    source = next(one for one in compare.sources(root) if one.label.startswith("gpu-eager"))
+    assert {row["verdict"] for row in source.rows} == {"does not"}
+    assert "prefill" not in compare.headline([source])[0], "nothing to lose, and no other verdict"
+
+
+def test_both_halves_of_the_prediction_are_judged(made: Path, tmp_path: Path) -> None:
+    told = carried.byte_sentences(made)
+    assert len(told) == 2 and all("**no**" in line for line in told)
+    point = regimes.folder_points(one_of(made, "gpu-compiled"))[0]
+    assert f"{(point.c / point.share - 1) * 100:.1f}" in told[1] and "(compiled)" in told[1]
+    root = make_project(tmp_path, {"gpu-compiled": Machine(step=0.001, c=0.33, repair=0.0)})
+    assert "**yes**" in carried.byte_sentences(root)[1]
+
+
+def test_a_check_that_could_not_be_computed_is_not_said_to_pass(made: Path) -> None:
+    one = one_of(made, "gpu-eager")
+    assert carried._checks(one) == "All 6 timing checks"
+    few: Any = SimpleNamespace(
+        families=one.families.assign(order_passed=None), design=one.design, profile=one.profile
+    )
+    told = carried._checks(few)
+    assert told.startswith("The 5 of 6 timing checks that could be computed there") and "order" not in told
+    assert "(2K, 4K and 8K)" in carried.check_sentences(made)[0]
 
 
 def test_every_gpu_folder_has_its_margin_on_the_first_page(made: Path) -> None:
