@@ -568,7 +568,9 @@ def test_words(call: Any, expected: str) -> None:
 def test_an_interval_beside_1_shows_on_which_side_it_lies() -> None:
     row = {"R_GM": 1.0003, "low": 1.0001, "high": 1.0006}
     assert text.estimate(row) == "1.0003\u00a0[1.0001,\u00a01.0006]"
-    assert text.estimate({"R_GM": 0.9998, "low": 0.9996, "high": 0.99991}) == "0.9998\u00a0[0.9996,\u00a00.9999]"
+    assert (
+        text.estimate({"R_GM": 0.9998, "low": 0.9996, "high": 0.99991}) == "0.9998\u00a0[0.9996,\u00a00.9999]"
+    )
     assert text.estimate({"R_GM": 1.0, "low": 0.9999, "high": 1.0001}) == "1.00\u00a0[1.000,\u00a01.00]"
 
 

@@ -95,7 +95,10 @@ def _by_pools(table: Table) -> int | None:
 
 def _published(table: Table) -> list[str]:
     """What the published pools come to under the cap, beside what was captured."""
-    by_pools, stated = _by_pools(table), pick(table, "per position", "graphs that fit under the cap")["published_low"]
+    by_pools, stated = (
+        _by_pools(table),
+        pick(table, "per position", "graphs that fit under the cap")["published_low"],
+    )
     if by_pools is None or stated.empty:
         return []
     captured = int(stated.iloc[0])

@@ -58,9 +58,7 @@ def aa(one: folders.Results) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     return summary_table(families, one.design), summary_table(slowed, one.design), families
 
 
-def aa_sentence(
-    plain: folders.Table, families: folders.Table, one: folders.Results | None = None
-) -> str:
+def aa_sentence(plain: folders.Table, families: folders.Table, one: folders.Results | None = None) -> str:
     """Whether AR against AR gives 1, as it must; if not, how large that is beside the effects of ``one``."""
     rows = plain.to_dict("records")
     bounded = [row for row in rows if row["low"] == row["low"]]
