@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import json
 import re
@@ -124,6 +123,18 @@ def test_the_headline_grows_longer_and_not_denser(made: Path) -> None:
     names = [words.get_text().partition(":")[0] for words in fig.axes[0].texts]
     assert names.count("gpu-eager (synthetic)") == 3 and names.count("published") == 3
     assert len(figures.forest(many[-1]).axes) == 1
+
+
+def test_no_name_of_the_headline_lies_on_the_line_at_1() -> None:
+    """Of the committed results: where the line is depends on the ratios that are drawn."""
+    style.use_style()
+    fig = figures.headline(compare.sources(BOOK.parent, committed_only=True))
+    ax = fig.axes[0]
+    fig.draw_without_rendering()
+    line = ax.transData.transform((1, 0))[0]
+    for words in ax.texts[:-2]:  # the last two say which side is which
+        box = words.get_window_extent()
+        assert box.x1 < line or box.x0 > line, words.get_text()
 
 
 def test_the_headline_is_whole_on_a_phone(made: Path) -> None:
