@@ -26,8 +26,8 @@ FAMILIES, ALL_FAMILIES = 14, 16  # so many, or that share of fewer, should pass 
 def show(root: Path | None = None) -> None:
     """Every finding, or how to measure what it needs."""
     told = [
-        *layer_sentences(root), *byte_sentences(root), *reference_sentences(root), *gain_sentences(root), *check_sentences(root),
-        pace_sentence(root), line_sentence(root),
+        *layer_sentences(root), *byte_sentences(root), *reference_sentences(root), *gain_sentences(root),
+        *check_sentences(root), pace_sentence(root), line_sentence(root),
     ]  # fmt: skip
     text.say(*(f"- {sentence}" for sentence in told if sentence))
     for line in absent(root):

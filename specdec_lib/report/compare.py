@@ -74,6 +74,11 @@ def sources(
     return [from_article(root), *ours]
 
 
+def files(found: list[Source]) -> list[str]:
+    """A file of every source, for the links of a caption."""
+    return [source.csv for source in found]
+
+
 def contexts(found: list[Source]) -> list[int]:
     """Every context that any source has, ascending."""
     return sorted({int(row["context_tokens"]) for source in found for row in source.rows})

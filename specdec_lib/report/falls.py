@@ -58,9 +58,14 @@ def show(root: Path | None = None) -> None:
     )
     told = [sentence(fall) for fall in shown]
     style.figure(
-        figure(shown), alt=f"A waterfall per regime. {' '.join(told)}", caption=caption, csv=shown[-1].csv
+        figure(shown),
+        alt=f"A waterfall per regime. {' '.join(told)}",
+        caption=caption,
+        csv=[fall.csv for fall in shown],
     )
-    style.table(table(found), caption=f"All contexts. {caption.split('. ', 1)[1]}", csv=shown[-1].csv)
+    style.table(
+        table(found), caption=f"All contexts. {caption.split('. ', 1)[1]}", csv=[fall.csv for fall in found]
+    )
     text.say(*told)
 
 

@@ -20,7 +20,7 @@ def show(root: Path | None = None) -> None:
     found = regimes.points(root)
     alpha = mean_alpha(root)
     style.use_style()
-    csv = next((p.results.csv(regimes.FIT) for p in found if p.results and p.line), published.PHASES_CSV)
+    csv = [file_of(point) for point in found]
     hardware = {p.source: f"{p.source}: {p.results.hardware}" for p in found if p.results}
     caption = (
         "A draft forward c and a verification v (overhead of a round inside), in AR steps; a mark per "
@@ -41,6 +41,13 @@ def show(root: Path | None = None) -> None:
     )
     style.table(regimes.cost_table(found, root), caption=caption, csv=csv)
     text.say(*told)
+
+
+def file_of(point: Point) -> str:
+    """What a point's costs were read from: the audit's numbers, the fit, or the stages of the run."""
+    if point.results is None:
+        return published.PHASES_CSV
+    return point.results.csv(regimes.FIT if point.line else f"stages-{point.results.contexts[0]}.csv")
 
 
 def mean_alpha(root: Path | None = None) -> float:

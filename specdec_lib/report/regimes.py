@@ -220,7 +220,7 @@ def show_overview(root: Path | None = None) -> None:
     frame = overview(found, root)
     each = " ".join(f"{source.label}: {source.hardware}; {source.setup}." for source in found)
     caption = f"Every regime. c and v by the cost line, in AR steps; v with a round's overhead inside. {each}"
-    style.table(frame, caption=caption, csv=found[-1].csv)
+    style.table(frame, caption=caption, csv=compare.files(found))
     text.say(
         *(
             f"**{source.label}.** Speculative decoding {text.verdict_overview(source.rows)}."
