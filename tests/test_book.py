@@ -324,6 +324,7 @@ def test_a_table_of_several_folders_links_to_each(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(style, "csv_link", lambda csv: f"data/{csv}")
     one = style._card("study-table", "", "", "cpu/a.csv")
     assert '<figcaption><a href="data/cpu/a.csv" download>CSV</a></figcaption>' in one
+    assert one.startswith('<figure class="study-table">')
     assert style._card("study-table", "", "", ["cpu/a.csv"]) == one
     both = style._card("study-table", "", "", ["cpu/a.csv", "gpu/a.csv", "gpu/b.csv"])
     assert 'CSV: <a href="data/cpu/a.csv" download>cpu</a>, <a href="data/gpu/a.csv" download>gpu</a>' in both

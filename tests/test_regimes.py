@@ -255,6 +255,32 @@ def test_falls_have_a_panel_each(made: Path) -> None:
     assert "draft forwards" in falls.sentence(shown[2]) and "more than is saved" in falls.sentence(shown[2])
 
 
+def test_the_tables_of_the_regimes_begin_with_what_decides(made: Path) -> None:
+    """A wide table scrolls: what it is read for may not be at its far end."""
+    first: Any = regimes.overview(compare.sources(made), made)
+    assert list(first.columns)[:4] == ["context", "source", "R_GM", "verdict"]
+    line: Any = regimes.cost_table(regimes.points(made), made)
+    assert list(line.columns)[2:5] == ["R by the line", "break-even alpha", "best k, R there"]
+    assert list(falls.table(falls.falls(made)).columns)[2] == "R"
+    for frame in (first, line, falls.table(falls.falls(made))):
+        assert frame.columns[-1] == "SpecDec", "the widest"
+    assert 'class="name"' in style._cell("gpu-eager (synthetic)", 3, "source"), "may break on a phone"
+    assert "class" not in style._cell("0.926 [0.909, 0.943]", 3, "R_GM")
+
+
+def test_folders_that_differ_in_the_machine_alone_are_named_as_such(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    assert regimes.twin_sentences(root) == []
+    shutil.copytree(root / "data" / "gpu-text", root / "data" / "my-gpu-text")
+    for path in (root / "data" / "my-gpu-text").glob("confirmatory-*.csv"):
+        table = read_table(path, "confirmatory")
+        table.loc[table["arm"].eq("spec") & table["family"].eq(table["family"].iloc[0]), "decode_s"] /= 1.5
+        write_table(table, path, "confirmatory")
+    told = regimes.twin_sentences(root)
+    assert "`gpu-text` and `my-gpu-text` ran the same pair" in told[0]
+    assert "differs by 0 to 50.0\u00a0% from" in told[0]
+
+
 # -- findings
 
 
@@ -486,4 +512,4 @@ def test_costs_are_read_from_the_stages_where_nothing_was_fitted(made: Path) -> 
     assert [point.context for point in found] == [2048, 4096, 8192] and not found[0].has_repair
     assert found[0].best(0.75, "repair-free", True) is None
     row = regimes.cost_table(found, made).iloc[0]
-    assert row["context"] == "2K (by its stages)" and row["best k, R there"] == "verification known at one k"
+    assert row["context"] == "2K (by its stages)" and row["best k, R there"] == "one k known"

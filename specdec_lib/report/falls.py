@@ -159,13 +159,14 @@ def table(found: list[Fall]) -> Table:
         row: dict[str, Any] = {
             "context": text.context_name(fall.context),
             "source": fall.source,
-            "SpecDec": fall.setup,
+            "R": 1 / fall.spec,
+            "SpecDec / AR": fall.spec,
         }
         row |= {
             shown: _signed(fall.parts[name]) if name in fall.parts else "inside"
             for name, shown in _NAMES.items()
         }
-        rows.append(row | {"SpecDec / AR": fall.spec, "R": 1 / fall.spec})
+        rows.append(row | {"SpecDec": fall.setup})  # last: it is the widest, and may scroll out of sight
     return pd.DataFrame(rows, dtype=object)
 
 

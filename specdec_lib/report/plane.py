@@ -35,7 +35,8 @@ def show(root: Path | None = None) -> None:
         figure(found, alpha), alt="c against v for every regime. " + " ".join(told), caption=caption, csv=csv
     )
     caption = (
-        "Every regime's cost line at the published acceptance of its context. "
+        f"Every regime's cost line at the published acceptance of its context (alpha = {acceptances(found, root)}). "
+        "One k known: a run's stages tell the cost of its own blocks alone. "
         + ". ".join(hardware.values())
         + "."
     )
@@ -54,6 +55,12 @@ def mean_alpha(root: Path | None = None) -> float:
     """The published alpha, averaged over contexts."""
     known = regimes.alphas(root)
     return sum(known.values()) / len(known)
+
+
+def acceptances(found: list[Point], root: Path | None = None) -> str:
+    """The alpha of every context, in words."""
+    lengths = sorted({point.context for point in found})
+    return text.listed(f"{number(regimes.alpha_at(c, root))} at {text.context_name(c)}" for c in lengths)
 
 
 def sentences(found: list[Point], root: Path | None = None) -> list[str]:

@@ -135,7 +135,8 @@ def table(frame: pd.DataFrame, *, caption: str = "", csv: Files = None, digits: 
     )
     rows = []
     for values in frame.itertuples(index=False, name=None):
-        rows.append("<tr>" + "".join(_cell(value, digits) for value in values) + "</tr>")
+        cells = zip(frame.columns, values, strict=True)
+        rows.append("<tr>" + "".join(_cell(value, digits, str(name)) for name, value in cells) + "</tr>")
     body = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     display(_Html(_card("study-table", body, caption, csv), frame.to_string(index=False)))
 
@@ -211,12 +212,13 @@ def _card(kind: str, body: str, caption: str, csv: Files) -> str:
         files.setdefault(file.partition("/")[0], file)  # one link per folder
     links = {name: address for name, file in files.items() if (address := csv_link(file))}
     if links:
-        kind = next(iter(links.values())).rpartition(".")[2].upper()
-        names = links if len(links) > 1 else {kind: next(iter(links.values()))}
-        each = ", ".join(
-            f'<a href="{html.escape(a)}" download>{html.escape(n)}</a>' for n, a in names.items()
-        )
-        parts.append(f"{kind}: {each}" if len(links) > 1 else each)
+        ending = next(iter(files.values())).rpartition(".")[2].upper()
+        several = len(links) > 1
+        each = [
+            f'<a href="{html.escape(address)}" download>{html.escape(name if several else ending)}</a>'
+            for name, address in links.items()
+        ]
+        parts.append(f"{ending}: " * several + ", ".join(each))
     below = f"<figcaption>{' '.join(parts)}</figcaption>" if parts else ""
     # tabindex lets a reader scroll the box with the keyboard
     return f'<figure class="{kind}"><div class="study-scroll" tabindex="0">{body}</div>{below}</figure>'
@@ -236,9 +238,10 @@ def _align(column: Any) -> str:
     return ' class="number"' if len(column) and _numeric(column.iloc[0]) else ""
 
 
-def _cell(value: Any, digits: int) -> str:
+def _cell(value: Any, digits: int, column: str = "") -> str:
     size = len(str(value))
     wide = ' class="text"' if size > _TEXT else ' class="long"' if size > _LINE else ""
+    wide = wide or (' class="name"' if column == "source" else "")  # breaks on a phone
     kind = ' class="number"' if _numeric(value) else wide
     return f"<td{kind}>{html.escape(number(value, digits=digits))}</td>"
 
