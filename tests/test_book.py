@@ -318,6 +318,18 @@ def test_a_site_over_25_mb_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         site.make_site(tmp_path)
 
 
+def test_a_table_of_several_folders_links_to_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    from specdec_lib.report import style
+
+    monkeypatch.setattr(style, "csv_link", lambda csv: f"data/{csv}")
+    one = style._card("study-table", "", "", "cpu/a.csv")
+    assert '<figcaption><a href="data/cpu/a.csv" download>CSV</a></figcaption>' in one
+    assert one.startswith('<figure class="study-table">')
+    assert style._card("study-table", "", "", ["cpu/a.csv"]) == one
+    both = style._card("study-table", "", "", ["cpu/a.csv", "gpu/a.csv", "gpu/b.csv"])
+    assert 'CSV: <a href="data/cpu/a.csv" download>cpu</a>, <a href="data/gpu/a.csv" download>gpu</a>' in both
+
+
 def test_every_built_in_picture_has_alternative_text() -> None:
     """The figure helper: alternative text, caption, CSV link, and an SVG that is the same in every build."""
     import matplotlib

@@ -190,13 +190,14 @@ def test_the_chapter_says_what_the_rows_say() -> None:
         "speeds the draft chain up 5.00 times (captured)", "published 3.70 to 6.00; plain capture lies within that",
         "published 1.40 to 2.60; plain capture gains more here",
         "does not exhaust 8 GiB with this cache: preallocated; 300 would fit", "after 4 at 8K",
-        "fill the cap with 5 graphs before any weights are counted; the article captured 8",
+        "fill the cap with 5 graphs before any weights are counted; the article captured 8: more than its own pools",
         "every step kept, at 8K (2.00 GiB per draft chain and 1.00 GiB per verification)",
         "2 graphs serve every context",
         "at alpha 0.77 and the best k 1.30 (synthetic)",
     ):  # fmt: skip
         assert part in told, (part, told)
     shown = pools.pools_table(table)
+    assert shown["would fit"].iloc[-1] == "5", "by the published pools; 8 is what the article captured"
     assert list(shown["captured"]) == ["26 of 26", "4 of 26", "8 of 26"]
     assert shown["outcome"].iloc[1] == "out of memory"
     assert len(graphs.local_table(table)) == 2 and len(graphs.footprint_table(table)) == 2
@@ -205,6 +206,13 @@ def test_the_chapter_says_what_the_rows_say() -> None:
     closer = table.assign(value=table["value"].where(table["unit"] != "GiB", table["value"] / 10))
     near = pools.nearest(closer)
     assert near and near["factor"] == pytest.approx(10.0), "the same kind, further away"
+
+
+def test_a_best_k_is_named_only_where_there_was_a_choice() -> None:
+    table = graphs_table(study({"rows": gpu_rows()}))
+    told = " ".join(graphs.finding(table[table["k"].isna() | table["k"].eq(4)]))
+    assert "at k = 4, the only one measured, R is" in told and "; at alpha 0.77 1" in told
+    assert "best k" not in told
 
 
 def project(root: Path, rows: Rows | None) -> Path:

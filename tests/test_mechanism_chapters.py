@@ -642,6 +642,16 @@ def test_what_stands_in_the_way_is_computed(one: folders.Results) -> None:
         assert waterfall.limit(made) == kind
     better = dataclasses.replace(fall, spec=70.0, saved={"repair-free": 10.0}, labels={"repair-free": "real"})
     assert waterfall.limit(better) == "engine"
+    R_GM = {"reference": "0.904 [0.717, 1.14]", "repair-free": "1.24 [1.03, 1.49]"}
+    judged = dataclasses.replace(
+        better, R_GM=R_GM, verdicts={"reference": "undecided", "repair-free": "pays"}
+    )
+    told = synthesis.overall([judged])
+    assert (
+        "0.904 [0.717, 1.14] with the reference engine, which contains 1: undecided; 1.24 [1.03, 1.49]"
+        in told
+    )
+    assert set(fall.R_GM) == {"reference", *fall.saved}, "of the folder's own tables"
     dear = dataclasses.replace(fall, spec=80.0, saved=saved, labels=dict.fromkeys(saved, "oracle"))
     assert "the draft is what is too dear at 2K" in synthesis.overall([dear])
     assert "R = 0.849 to 0.860" in synthesis.overall([dear])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -125,6 +125,18 @@ def test_the_headline_grows_longer_and_not_denser(made: Path) -> None:
     assert len(figures.forest(many[-1]).axes) == 1
 
 
+def test_no_name_of_the_headline_lies_on_the_line_at_1() -> None:
+    """Of the committed results: where the line is depends on the ratios that are drawn."""
+    style.use_style()
+    fig = figures.headline(compare.sources(BOOK.parent, committed_only=True))
+    ax = fig.axes[0]
+    fig.draw_without_rendering()
+    line = ax.transData.transform((1, 0))[0]
+    for words in ax.texts[:-2]:  # the last two say which side is which
+        box = words.get_window_extent()
+        assert box.x1 < line or box.x0 > line, words.get_text()
+
+
 def test_the_headline_is_whole_on_a_phone(made: Path) -> None:
     """390 pixels, less the page's margins and the card's, at the smallest scale at which letters can be read."""
     style.use_style()
@@ -175,7 +187,7 @@ def test_the_published_study_stands_in_where_the_time_goes(made: Path, shown: li
     timeuse.show_predictions(found)
     tables = [part for part in shown if "study-table" in part]
     assert len(tables) == 2 and all(
-        "<td>published</td>" in table and "gpu-compiled (synthetic)" in table for table in tables
+        "published</td>" in table and "gpu-compiled (synthetic)" in table for table in tables
     )
 
 
@@ -243,6 +255,32 @@ def test_falls_have_a_panel_each(made: Path) -> None:
     assert "draft forwards" in falls.sentence(shown[2]) and "more than is saved" in falls.sentence(shown[2])
 
 
+def test_the_tables_of_the_regimes_begin_with_what_decides(made: Path) -> None:
+    """A wide table scrolls: what it is read for may not be at its far end."""
+    first: Any = regimes.overview(compare.sources(made), made)
+    assert list(first.columns)[:4] == ["context", "source", "R_GM", "verdict"]
+    line: Any = regimes.cost_table(regimes.points(made), made)
+    assert list(line.columns)[2:5] == ["R by the line", "break-even alpha", "best k, R there"]
+    assert list(falls.table(falls.falls(made)).columns)[2] == "R"
+    for frame in (first, line, falls.table(falls.falls(made))):
+        assert frame.columns[-1] == "SpecDec", "the widest"
+    assert 'class="name"' in style._cell("gpu-eager (synthetic)", 3, "source"), "may break on a phone"
+    assert "class" not in style._cell("0.926 [0.909, 0.943]", 3, "R_GM")
+
+
+def test_folders_that_differ_in_the_machine_alone_are_named_as_such(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    assert regimes.twin_sentences(root) == []
+    shutil.copytree(root / "data" / "gpu-text", root / "data" / "my-gpu-text")
+    for path in (root / "data" / "my-gpu-text").glob("confirmatory-*.csv"):
+        table = read_table(path, "confirmatory")
+        table.loc[table["arm"].eq("spec") & table["family"].eq(table["family"].iloc[0]), "decode_s"] /= 1.5
+        write_table(table, path, "confirmatory")
+    told = regimes.twin_sentences(root)
+    assert "`gpu-text` and `my-gpu-text` ran the same pair" in told[0]
+    assert "differs by 0 to 50.0\u00a0% from" in told[0]
+
+
 # -- findings
 
 
@@ -276,7 +314,7 @@ def test_the_findings_flip(made: Path, tmp_path: Path) -> None:
         table.loc[table["family"] == family, "throttled"] = True
     write_table(table, path, "confirmatory")
     told = next(line for line in carried.check_sentences(root) if "gpu-eager" in line)
-    assert "**no**" in told and "13 of 16 at 2K" in told
+    assert "**no**" in told and "for 13 of 16," in told
 
 
 def test_launches_were_or_were_not_the_cause(
@@ -355,12 +393,42 @@ def test_a_rung_whose_cells_failed_says_so_and_shows_their_range(tmp_path: Path)
     assert carried._measured(point, regimes.engine_of(point.results)) == "run at its own acceptance only"
 
 
-def test_a_gain_of_decoding_that_the_prefill_takes_back_is_said_on_the_first_page(made: Path) -> None:
-    source = next(one for one in compare.sources(made) if one.label.startswith("gpu-compiled"))
-    for decoding, whole, said in ((1.2, 0.9, "**below 1**"), (0.9, 1.2, "**above 1**"), (1.2, 1.1, "")):
-        summary = source.summary.assign(R_GM_all=decoding, R_GM_all_with_prefill=whole)
-        told = compare.headline([dataclasses.replace(source, summary=summary)])[0]
-        assert said in told and ("decoding alone" in told) == bool(said)
+def test_the_first_page_says_whether_what_pays_still_pays_with_prefill(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    for prefill, says in ((0.1, "**does not pay at 2K, 4K and 8K**"), (1e-6, "**pays at 2K, 4K and 8K**")):
+        for path in (root / "data" / "gpu-compiled").glob("confirmatory-*.csv"):
+            table = read_table(path, "confirmatory").assign(prefill_s=prefill)
+            table["draft_prefill_s"] *= prefill / 0.1
+            write_table(table, path, "confirmatory")
+        source = next(one for one in compare.sources(root) if one.label.startswith("gpu-compiled"))
+        assert {row["verdict"] for row in source.rows} == {"pays"}
+        told = compare.headline([source])[0]
+        assert "That is decoding alone. With the prefill" in told and says in told
+        assert told.count("[") == 6, "decoding and the whole, with an interval at every context"
+        assert results.prefill_verdicts([source]) == [f"**{source.label}.** {told.split('alone. ')[1]}"]
+    source = next(one for one in compare.sources(root) if one.label.startswith("gpu-eager"))
+    assert {row["verdict"] for row in source.rows} == {"does not"}
+    assert "prefill" not in compare.headline([source])[0], "nothing to lose, and no other verdict"
+
+
+def test_both_halves_of_the_prediction_are_judged(made: Path, tmp_path: Path) -> None:
+    told = carried.byte_sentences(made)
+    assert len(told) == 2 and all("**no**" in line for line in told)
+    point = regimes.folder_points(one_of(made, "gpu-compiled"))[0]
+    assert f"{(point.c / point.share - 1) * 100:.1f}" in told[1] and "(compiled)" in told[1]
+    root = make_project(tmp_path, {"gpu-compiled": Machine(step=0.001, c=0.33, repair=0.0)})
+    assert "**yes**" in carried.byte_sentences(root)[1]
+
+
+def test_a_check_that_could_not_be_computed_is_not_said_to_pass(made: Path) -> None:
+    one = one_of(made, "gpu-eager")
+    assert carried._checks(one) == "All 6 timing checks"
+    few: Any = SimpleNamespace(
+        families=one.families.assign(order_passed=None), design=one.design, profile=one.profile
+    )
+    told = carried._checks(few)
+    assert told.startswith("The 5 of 6 timing checks that could be computed there") and "order" not in told
+    assert "(2K, 4K and 8K)" in carried.check_sentences(made)[0]
 
 
 def test_every_gpu_folder_has_its_margin_on_the_first_page(made: Path) -> None:
@@ -472,4 +540,4 @@ def test_costs_are_read_from_the_stages_where_nothing_was_fitted(made: Path) -> 
     assert [point.context for point in found] == [2048, 4096, 8192] and not found[0].has_repair
     assert found[0].best(0.75, "repair-free", True) is None
     row = regimes.cost_table(found, made).iloc[0]
-    assert row["context"] == "2K (by its stages)" and row["best k, R there"] == "verification known at one k"
+    assert row["context"] == "2K (by its stages)" and row["best k, R there"] == "one k known"

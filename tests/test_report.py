@@ -464,7 +464,10 @@ def test_a_bias_in_aa_runs_is_said(project: Path) -> None:
         one = folders.first_with("aa.csv", project)
         assert one is not None
         plain, planted, cells = validity.aa(one)
-        assert says in validity.aa_sentence(plain, cells)
+        told = validity.aa_sentence(plain, cells, one)
+        assert says in told
+        beside = "the measurement, of 20\u00a0%; the effects measured there are 50\u00a0% (|R_GM - 1|)"
+        assert (beside in told) == (ratio != 1)
         assert "found at every context" in validity.planted_sentence(planted)
         told = " ".join(validity.finding_sentences(one, plain, planted, cells))
         assert (
@@ -587,6 +590,15 @@ def test_the_report_needs_no_torch() -> None:
 )  # fmt: skip
 def test_words(call: Any, expected: str) -> None:
     assert call() == expected
+
+
+def test_an_interval_beside_1_shows_on_which_side_it_lies() -> None:
+    row = {"R_GM": 1.0003, "low": 1.0001, "high": 1.0006}
+    assert text.estimate(row) == "1.0003\u00a0[1.0001,\u00a01.0006]"
+    assert (
+        text.estimate({"R_GM": 0.9998, "low": 0.9996, "high": 0.99991}) == "0.9998\u00a0[0.9996,\u00a00.9999]"
+    )
+    assert text.estimate({"R_GM": 1.0, "low": 0.9999, "high": 1.0001}) == "1.00\u00a0[1.000,\u00a01.00]"
 
 
 def test_an_estimate_without_an_interval_says_what_it_is_over() -> None:

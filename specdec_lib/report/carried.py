@@ -17,7 +17,7 @@ from specdec_lib.report.style import number
 from specdec_lib.report.waterfall import REFERENCE
 from specdec_lib.stats import geometric_mean
 
-NEAR_LAYERS = 0.15  # c within this share of the layer ratio counts as following the layers
+NEAR_LAYERS = 0.15  # c within this share of the layer ratio, or of the bytes' share, counts as following it
 NEAR_R = 0.10  # R of the reference formulation predicted within this share
 HOST_PACE = "h200-engine/host-pace.json"  # of benchmarks/host_pace.py
 FOLLOWS = 0.5  # a rank correlation from which one time follows another
@@ -27,8 +27,8 @@ FAMILIES, ALL_FAMILIES = 14, 16  # so many, or that share of fewer, should pass 
 def show(root: Path | None = None) -> None:
     """Every finding, or how to measure what it needs."""
     told = [
-        *layer_sentences(root), *reference_sentences(root), *gain_sentences(root), *check_sentences(root),
-        pace_sentence(root), line_sentence(root),
+        *layer_sentences(root), *byte_sentences(root), *reference_sentences(root), *gain_sentences(root),
+        *check_sentences(root), pace_sentence(root), line_sentence(root),
     ]  # fmt: skip
     text.say(*(f"- {sentence}" for sentence in told if sentence))
     for line in absent(root):
@@ -77,6 +77,21 @@ def layer_sentences(root: Path | None = None) -> list[str]:
             f"bytes' share is {text.span(p.share for p in found)}.{beside} Published: "
             f"c = {text.span(row['c_steps'] for row in audit.rows(root))} at a layer ratio of "
             f"{number(audit.ratios()['layers'])}."
+        )
+    return told
+
+
+def byte_sentences(root: Path | None = None) -> list[str]:
+    """Captured or compiled on a GPU: is a draft forward worth its share of the bytes? By the limit of the layers."""
+    told = []
+    for one in [*on_gpu("graphs", root), *on_gpu("compiled", root)]:
+        found = regimes.folder_points(one)
+        off = [point.c / point.share - 1 for point in found]
+        told.append(
+            f"c within {text.percent(NEAR_LAYERS, 0)} of the bytes' share {text.span(p.share for p in found)}, "
+            f"without launches ({one.mode}), in {one.named}: {yes(all(abs(o) <= NEAR_LAYERS for o in off))}. c is "
+            f"{text.span(p.c for p in found)} AR steps ({text.span((o * 100 for o in off), '%')} from it); the layer "
+            f"ratio is {number(found[0].layers)}."
         )
     return told
 
@@ -157,21 +172,31 @@ def _why_not(found: list[Point], root: Path | None) -> str:
 
 
 def check_sentences(root: Path | None = None) -> list[str]:
-    """In how many families all six timing checks passed, per folder."""
+    """In how many families the timing checks passed, per folder: which checks, and at which contexts."""
     told = []
     for source in compare.sources(root):
         if source.results is None or source.results.quick:
             continue
-        each = text.listed(
-            f"{row['n_in_inference']} of {row['n']} at {text.context_name(row['context_tokens'])}"
-            for row in source.rows
-        )
+        where = text.listed(text.context_name(row["context_tokens"]) for row in source.rows)
+        each = text.listed(f"{row['n_in_inference']} of {row['n']}" for row in source.rows)
         held = all(row["n_in_inference"] >= FAMILIES / ALL_FAMILIES * row["n"] for row in source.rows)
         told.append(
-            f"The six timing checks pass for at least {FAMILIES} in {ALL_FAMILIES} families at every context in "
-            f"{source.results.named}: {yes(held)}; for {each}."
+            f"{_checks(source.results)} pass for at least {FAMILIES} in {ALL_FAMILIES} families at every context of "
+            f"{source.results.named} ({where}): {yes(held)}; for {each}."
         )
     return told
+
+
+def _checks(one: folders.Results) -> str:
+    """The timing checks that the folder's runs allow; one that could not be computed passed nothing."""
+    planned = one.design.analysis.exclude_on
+    computed = [name for name in planned if bool(one.families[f"{name}_passed"].notna().any())]
+    if len(computed) == len(planned):
+        return f"All {number(len(planned))} timing checks"
+    return (
+        f"The {number(len(computed))} of {number(len(planned))} timing checks that could be computed there, with "
+        f"{text.counted(one.profile.repeats, 'repeat')} ({text.listed(computed)}),"
+    )
 
 
 def pace_sentence(root: Path | None = None) -> str:

@@ -74,6 +74,11 @@ def sources(
     return [from_article(root), *ours]
 
 
+def files(found: list[Source]) -> list[str]:
+    """A file of every source, for the links of a caption."""
+    return [source.csv for source in found]
+
+
 def contexts(found: list[Source]) -> list[int]:
     """Every context that any source has, ascending."""
     return sorted({int(row["context_tokens"]) for source in found for row in source.rows})
@@ -142,29 +147,40 @@ def headline(found: list[Source]) -> list[str]:
             f"{text.verdict_overview(source.rows)}. "
             f"R_GM is {text.listed(text.estimate(row) for row in source.rows)}"
             f"{', in this order' * (len(source.rows) > 1)}."
-            f"{_prefill_told(source)}"
+            f"{f' That is decoding alone. {told}' if (told := prefill_told(source)) else ''}"
         )
     return parts
 
 
-def _prefill_told(source: Source) -> str:
-    """What is left when both arms also pay their prefills; said where that takes R_GM across 1."""
-    across = [
-        row
-        for row in source.rows
-        if "R_GM_all" in row and (row["R_GM_all_with_prefill"] - 1) * (row["R_GM_all"] - 1) < 0
-    ]
-    if not across:
+def prefill_told(source: Source) -> str:
+    """What is left of the verdicts when both arms also pay their prefills, by the same rule and of the same families.
+
+    Said of every context where speculation pays, and wherever the prefill changes the verdict.
+    """
+    if source.results is None:
         return ""
-    each = text.listed(
-        f"{number(row['R_GM_all_with_prefill'])} at {text.context_name(row['context_tokens'])}"
-        for row in across
-    )
-    sides = {"below" if row["R_GM_all_with_prefill"] < 1 else "above" for row in across}
+    decoding = {row["context_tokens"]: row["verdict"] for row in source.rows}
+    rows = []
+    for row in with_prefill(source.results):
+        before = decoding[row["context_tokens"]]
+        if before == "pays" or row["verdict"] != before:
+            rows.append(row)
+    if not rows:
+        return ""
+    each = text.listed(f"{text.estimate(row)} at {text.context_name(row['context_tokens'])}" for row in rows)
     return (
-        " That is decoding alone: with the prefill of both models counted, R_GM of all families is **"
-        f"{' or '.join(sorted(sides))} 1**: {each}."
+        f"With the prefill of both models counted, for {source.results.profile.new_tokens} new tokens, it "
+        f"**{text.verdict_overview(rows)}**: R_GM is {each}."
     )
+
+
+def with_prefill(one: folders.Results) -> list[Row]:
+    """The folder's summary of decoding and prefill together: R_GM with its interval and verdict, a row per context."""
+    from specdec_lib.analysis import summary_table
+
+    families: Any = one.families
+    whole: Any = summary_table(families.assign(R=families["R_with_prefill"]), one.design)
+    return [{str(key): value for key, value in row.items()} for row in whole.to_dict("records")]
 
 
 def agreement(found: list[Source]) -> str:

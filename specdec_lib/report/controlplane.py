@@ -74,7 +74,9 @@ def show_counts(root: Path | None = None) -> None:
     if found := mechanisms.having(PHASE, root):
         each = " ".join(map(_caption, found))
         caption = f"Medians over families. Published: {published.HARDWARE}. {each}"
-        style.table(counts_table(found, root), caption=caption, csv=found[0].csv(f"{PHASE}.csv"))
+        style.table(
+            counts_table(found, root), caption=caption, csv=[one.csv(f"{PHASE}.csv") for one in found]
+        )
     mechanisms.say_if_unmeasured(PHASE, root)
 
 
@@ -140,7 +142,9 @@ def show_latency(root: Path | None = None) -> None:
     if found := [one for one in mechanisms.having(PHASE, root) if one.cuda]:
         each = " ".join(map(_caption, found))
         caption = f"Device-side against naive, the same cells. Published: {published.HARDWARE}. {each}"
-        style.table(latency_table(found, root), caption=caption, csv=found[0].csv(f"{PHASE}.csv"))
+        style.table(
+            latency_table(found, root), caption=caption, csv=[one.csv(f"{PHASE}.csv") for one in found]
+        )
     else:
         text.say(text.not_measured(f"{PHASE} on a GPU", f"make runs PROFILE={_gpu_profile(root)}"))
 

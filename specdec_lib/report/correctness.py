@@ -127,7 +127,7 @@ def show_equality(root: Path | None = None) -> None:
     """Token equality of the timed runs, in the precision that ran, beside the published counts."""
     found = compare.sources(root, real_only=True)
     caption = "Families whose SpecDec tokens are identical to AR's, in the timed runs."
-    style.table(compare.table(found, flips.EQUALITY), caption=caption, csv=found[-1].csv)
+    style.table(compare.table(found, flips.EQUALITY), caption=caption, csv=compare.files(found))
     measured = [source.results for source in found if source.results]
     if not measured:
         text.say(text.not_measured("token equality of the timed runs"))

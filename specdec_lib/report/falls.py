@@ -58,9 +58,14 @@ def show(root: Path | None = None) -> None:
     )
     told = [sentence(fall) for fall in shown]
     style.figure(
-        figure(shown), alt=f"A waterfall per regime. {' '.join(told)}", caption=caption, csv=shown[-1].csv
+        figure(shown),
+        alt=f"A waterfall per regime. {' '.join(told)}",
+        caption=caption,
+        csv=[fall.csv for fall in shown],
     )
-    style.table(table(found), caption=f"All contexts. {caption.split('. ', 1)[1]}", csv=shown[-1].csv)
+    style.table(
+        table(found), caption=f"All contexts. {caption.split('. ', 1)[1]}", csv=[fall.csv for fall in found]
+    )
     text.say(*told)
 
 
@@ -154,13 +159,14 @@ def table(found: list[Fall]) -> Table:
         row: dict[str, Any] = {
             "context": text.context_name(fall.context),
             "source": fall.source,
-            "SpecDec": fall.setup,
+            "R": 1 / fall.spec,
+            "SpecDec / AR": fall.spec,
         }
         row |= {
             shown: _signed(fall.parts[name]) if name in fall.parts else "inside"
             for name, shown in _NAMES.items()
         }
-        rows.append(row | {"SpecDec / AR": fall.spec, "R": 1 / fall.spec})
+        rows.append(row | {"SpecDec": fall.setup})  # last: it is the widest, and may scroll out of sight
     return pd.DataFrame(rows, dtype=object)
 
 

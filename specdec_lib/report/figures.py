@@ -62,7 +62,8 @@ def headline(found: list[Source]) -> Figure:
             if text.described_only(row):
                 row = row | {"R_GM": row["R_GM_all"]}
             y += 1
-            _above(ax, y - 0.42, f"{source.label}: {style.number(row['R_GM'])}", fontsize=9)
+            _above(ax, y - 0.42, source.label, fontsize=9)
+            _above(ax, y - 0.42, style.number(row["R_GM"]), left=False, fontsize=9)
             values += _estimate(ax, row, y - 0.22, style.SERIES[index % len(style.SERIES)])
         y += 0.75
     ratio_axis(ax, values)
@@ -74,10 +75,12 @@ def headline(found: list[Source]) -> Figure:
     return fig
 
 
-def _above(ax: Axes, y: float, words: str, **look: Any) -> None:
-    """Words from the left edge of the axes on, above ``y``; the grid and the line at 1 do not cross them."""
+def _above(ax: Axes, y: float, words: str, left: bool = True, **look: Any) -> None:
+    """Words at the left edge of the axes or at the right one, above ``y``: names here, numbers there, so that the line
+    at 1 passes between them. The grid does not cross them."""
     ax.text(
-        0.0, y, words, transform=ax.get_yaxis_transform(), va="bottom", ha="left", color=style.INK,
+        0.0 if left else 1.0, y, words, transform=ax.get_yaxis_transform(), va="bottom",
+        ha="left" if left else "right", color=style.INK,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4}, **look,
     )  # fmt: skip
 

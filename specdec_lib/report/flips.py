@@ -74,7 +74,7 @@ def show_equality_table(root: Path | None = None) -> None:
     found = compare.sources(root, real_only=True)
     each = " ".join(f"{source.label}: {source.hardware}{_pair(source)}; {source.setup}." for source in found)
     caption = f"Token equality of AR and SpecDec in the timed runs. {each}"
-    style.table(compare.table(found, EQUALITY), caption=caption, csv=found[-1].csv)
+    style.table(compare.table(found, EQUALITY), caption=caption, csv=compare.files(found))
 
 
 def _pair(source: compare.Source) -> str:

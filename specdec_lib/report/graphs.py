@@ -36,7 +36,11 @@ def show_pools(root: Path | None = None) -> None:
             f"{told(one, position)} Pools of graphs captured per round and position, under a cap of 8 GiB."
         )
         style.figure(pools.figure(table), alt=pools.words(table), caption=caption, csv=one.csv(FILE))
-        style.table(pools.pools_table(table), caption=caption, csv=one.csv(FILE))
+        style.table(
+            pools.pools_table(table), csv=one.csv(FILE),
+            caption=f"{caption} Would fit: where memory ran out, what had been captured; else by the mean pool and "
+            "the room beside weights and caches; published: by the two pools alone, with nothing beside them.",
+        )  # fmt: skip
     say_missing(root)
 
 
@@ -202,9 +206,12 @@ def _independent(table: Table) -> list[str]:
         if rows.empty:
             continue
         every = rows[rows["variant"] == "all-accept"]
+        ks = sorted({int(k) for k in rows["k"]})
+        where = [f"in {text.span(sizes)} MiB"] if len(sizes) else []
+        where += [f"at k = {ks[0]}, the only one measured"] if len(ks) == 1 else []
         told.append(
             f"{shown.capitalize()}"
-            + (f", in {text.span(sizes)} MiB," if len(sizes) else "")
+            + (f", {' and '.join(where)}," if where else "")
             + f" R is {text.span(every['value'])} where all is accepted (synthetic)"
             + "".join(
                 f"; {_best(rows, name)}" for name in dict.fromkeys(rows["variant"]) if name != "all-accept"
@@ -215,9 +222,9 @@ def _independent(table: Table) -> list[str]:
 
 
 def _best(rows: Table, variant: str) -> str:
-    """The smallest and largest over contexts of R at the best k."""
+    """The smallest and largest over contexts of R at the best k; of one k none is the best."""
     best = rows[rows["variant"] == variant].groupby("context_tokens")["value"].max()
-    return f"at {variant} and the best k {text.span(best)} (synthetic)"
+    return f"at {variant}{' and the best k' * (rows['k'].nunique() > 1)} {text.span(best)} (synthetic)"
 
 
 def _early(table: Table) -> list[str]:

@@ -12,7 +12,7 @@ def show(root: Path | None = None) -> None:
     found = compare.sources(root)
     style.use_style()
     text.say(*(f"- {told}" for told in compare.headline(found)))
-    style.figure(figures.headline(found), alt=alt(found), caption=caption(found), csv=found[-1].csv)
+    style.figure(figures.headline(found), alt=alt(found), caption=caption(found), csv=compare.files(found))
     text.say(compare.agreement(found), *compare.left_out(found))
     limits = [*synthesis.limit_sentences(root), *regimes.margin_sentences(root)]
     text.say("**What sets the limit.**", *(f"- {told}" for told in limits))

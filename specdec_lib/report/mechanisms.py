@@ -179,7 +179,9 @@ def show_variants(phase: str, published: Published | None = None, root: Path | N
     given, found = published_frame(published or {}, root), having(phase, root)
     if len(found) > 1:
         style.table(
-            side_by_side(found, phase, given), caption=beside_caption(found), csv=found[0].csv(f"{phase}.csv")
+            side_by_side(found, phase, given),
+            caption=beside_caption(found),
+            csv=[one.csv(f"{phase}.csv") for one in found],
         )
     for one in found:
         cells = by_family(one, phase)

@@ -61,7 +61,11 @@ def show_summary(root: Path | None = None) -> None:
             "one place and so "
             f"hold the same positions again. {each}"
         )
-        style.table(pd.DataFrame(rows, dtype=object), caption=caption, csv=_measured(root)[0][0].csv(FILE))
+        style.table(
+            pd.DataFrame(rows, dtype=object),
+            caption=caption,
+            csv=[one.csv(FILE) for one, _ in _measured(root)],
+        )
     flips.show_equality_table(root)
 
 

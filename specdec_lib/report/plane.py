@@ -20,7 +20,7 @@ def show(root: Path | None = None) -> None:
     found = regimes.points(root)
     alpha = mean_alpha(root)
     style.use_style()
-    csv = next((p.results.csv(regimes.FIT) for p in found if p.results and p.line), published.PHASES_CSV)
+    csv = [file_of(point) for point in found]
     hardware = {p.source: f"{p.source}: {p.results.hardware}" for p in found if p.results}
     caption = (
         "A draft forward c and a verification v (overhead of a round inside), in AR steps; a mark per "
@@ -35,7 +35,8 @@ def show(root: Path | None = None) -> None:
         figure(found, alpha), alt="c against v for every regime. " + " ".join(told), caption=caption, csv=csv
     )
     caption = (
-        "Every regime's cost line at the published acceptance of its context. "
+        f"Every regime's cost line at the published acceptance of its context (alpha = {acceptances(found, root)}). "
+        "One k known: a run's stages tell the cost of its own blocks alone. "
         + ". ".join(hardware.values())
         + "."
     )
@@ -43,10 +44,23 @@ def show(root: Path | None = None) -> None:
     text.say(*told)
 
 
+def file_of(point: Point) -> str:
+    """What a point's costs were read from: the audit's numbers, the fit, or the stages of the run."""
+    if point.results is None:
+        return published.PHASES_CSV
+    return point.results.csv(regimes.FIT if point.line else f"stages-{point.results.contexts[0]}.csv")
+
+
 def mean_alpha(root: Path | None = None) -> float:
     """The published alpha, averaged over contexts."""
     known = regimes.alphas(root)
     return sum(known.values()) / len(known)
+
+
+def acceptances(found: list[Point], root: Path | None = None) -> str:
+    """The alpha of every context, in words."""
+    lengths = sorted({point.context for point in found})
+    return text.listed(f"{number(regimes.alpha_at(c, root))} at {text.context_name(c)}" for c in lengths)
 
 
 def sentences(found: list[Point], root: Path | None = None) -> list[str]:

@@ -44,7 +44,7 @@ def pools_table(table: Table) -> pd.DataFrame:
             | {
                 "captured": f"{number(whole(stated.get('graphs that fit under the cap')))} of "
                 f"{number(whole(stated.get('graphs needed')))}",
-                "would fit": number(whole(stated.get("graphs that fit under the cap"))),
+                "would fit": number(_by_pools(table)),
                 "all together, GiB": number(stated.get("all graphs together")),
                 "outcome": "out of memory",
             }
@@ -85,16 +85,27 @@ def memory(table: Table) -> list[str]:
     return told
 
 
-def _published(table: Table) -> list[str]:
-    """What the published pools come to under the cap, taken at their word."""
+def _by_pools(table: Table) -> int | None:
+    """How many graphs of the published pools, taken at their word, the cap holds: nothing else is counted."""
     pools = [pick(table, "per position", f"pool of a graph, {name}")["published_low"] for name in GRAPHS]
-    stated = pick(table, "per position", "graphs that fit under the cap")["published_low"]
-    if not all(len(pool) for pool in pools) or stated.empty:
+    if not all(len(pool) for pool in pools):
+        return None
+    return int(CAP_GIB / (sum(float(pool.iloc[0]) for pool in pools) / len(pools)))
+
+
+def _published(table: Table) -> list[str]:
+    """What the published pools come to under the cap, beside what was captured."""
+    by_pools, stated = (
+        _by_pools(table),
+        pick(table, "per position", "graphs that fit under the cap")["published_low"],
+    )
+    if by_pools is None or stated.empty:
         return []
-    mean = sum(float(pool.iloc[0]) for pool in pools) / len(pools)
+    captured = int(stated.iloc[0])
+    agree = "" if by_pools >= captured else ": more than its own pools, stated as about, would leave room for"
     return [
-        f"The published pools, taken at their word, fill the cap with {number(int(CAP_GIB / mean))} graphs before any "
-        f"weights are counted; the article captured {number(int(stated.iloc[0]))}."
+        f"The published pools, taken at their word, fill the cap with {number(by_pools)} graphs before any "
+        f"weights are counted; the article captured {number(captured)}{agree}."
     ]
 
 

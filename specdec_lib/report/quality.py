@@ -173,7 +173,7 @@ def _choices_told(changes: list[str], gained: list[str], any_verdict: bool) -> s
 def show_memory(found: list[compare.Source]) -> None:
     """Peak resident memory and load by others."""
     if ours := _measured_or_say(found):
-        csv = ours[0].csv(f"confirmatory-{ours[0].contexts[0]}.csv")
+        csv = [one.csv(f"confirmatory-{one.contexts[0]}.csv") for one in ours]
         caption = "Largest over the processes of each context."
         caption += " GPU memory: what the process's tensors took." * any(one.cuda for one in ours)
         style.table(memory(ours), caption=caption, csv=csv)

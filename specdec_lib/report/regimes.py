@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from specdec_lib.guesses import draft_costs
 from specdec_lib.report import audit, compare, folders, mechanisms, published, style, text
 from specdec_lib.report.costline import FIT, Line, line_at
 from specdec_lib.report.style import number
+from specdec_lib.stats import geometric_mean
 
 Table = folders.Table
 MODES = ("eager", "graphs", "compiled")  # each takes launches away from the one before
@@ -225,14 +227,34 @@ def show_overview(root: Path | None = None) -> None:
     frame = overview(found, root)
     each = " ".join(f"{source.label}: {source.hardware}; {source.setup}." for source in found)
     caption = f"Every regime. c and v by the cost line, in AR steps; v with a round's overhead inside. {each}"
-    style.table(frame, caption=caption, csv=found[-1].csv)
+    style.table(frame, caption=caption, csv=compare.files(found))
     text.say(
         *(
             f"**{source.label}.** Speculative decoding {text.verdict_overview(source.rows)}."
             for source in found
         )
     )
-    text.say(compare.missing_committed(found, root), compare.missing_local(found))
+    text.say(*twin_sentences(root), compare.missing_committed(found, root), compare.missing_local(found))
+
+
+def twin_sentences(root: Path | None = None) -> list[str]:
+    """Folders that differ in the machine alone, at its own acceptance: how near their means are, and their families."""
+    told = []
+    for one, other in combinations([one for one in folders.measured(root) if not one.scripted], 2):
+        if (one.profile.pair, one.mode, engine_of(one)) != (other.profile.pair, other.mode, engine_of(other)):
+            continue
+        both: Any = one.families.merge(other.families, on=["context_tokens", "family"]).dropna(
+            subset=["R_x", "R_y"]
+        )
+        for context, part in both.groupby("context_tokens", sort=True):
+            means = text.listed(number(geometric_mean(part[R])) for R in ("R_x", "R_y"))
+            off = (part["R_y"] / part["R_x"] - 1) * 100
+            told.append(
+                f"{one.named} and {other.named} ran the same pair, texts, engine and k, each on its own machine: at "
+                f"{text.context_name(int(context))} R_GM over {text.families(len(part))} is {means}, while a single "
+                f"family's R differs by {text.span(off, '%')} from the one to the other."
+            )
+    return told
 
 
 def overview(found: list[compare.Source], root: Path | None = None) -> pd.DataFrame:
@@ -252,13 +274,13 @@ def overview(found: list[compare.Source], root: Path | None = None) -> pd.DataFr
                         "source": source.label,
                         "R_GM": text.estimate(row),
                         "verdict": row["verdict"],
+                        "passed the checks": f"{row['n_in_inference']} of {row['n']}",
+                        "R_GM, all families": row.get("R_GM_all", "not stated"),
                         "c": number(point.c) if point else "no fit",
                         "v": number(point.v) if point else "no fit",
                         "AR step, ms": row["ar_median_s"] / steps * 1e3,
                         "acceptance": row["acceptance_median"],
                         "SpecDec": source.setup,
-                        "R_GM, all families": row.get("R_GM_all", "not stated"),
-                        "passed the checks": f"{row['n_in_inference']} of {row['n']}",
                     }
                 )
     return pd.DataFrame(rows, dtype=object)
@@ -276,21 +298,14 @@ def cost_table(found: list[Point], root: Path | None = None) -> pd.DataFrame:
             {
                 "context": text.context_name(point.context) + beyond,
                 "source": point.source,
-                "SpecDec": str(point.engine),
+                "R by the line": point.R(alpha),
+                "break-even alpha": "none pays" if at is None else "every alpha" if at == 0 else number(at),
+                "best k, R there": f"{best[0].k}, {number(best[1])}" if best else "one k known",
                 "c": point.c,
                 "share of layers": point.layers,
                 "share of bytes": point.share,
                 "v": point.v,
-                "alpha, published": alpha,
-                "R by the line": point.R(alpha),
-                "break-even alpha": "none pays"
-                if at is None
-                else "every alpha pays"
-                if at == 0
-                else number(at),
-                "best k, R there": f"{best[0].k}, {number(best[1])}"
-                if best
-                else "verification known at one k",
+                "SpecDec": str(point.engine),
             }
         )
     return pd.DataFrame(rows, dtype=object)

@@ -13,12 +13,15 @@ def show_verdicts(found: list[compare.Source], root: Path | None = None) -> None
     """The headline figure, the table behind it and a verdict sentence per context and source."""
     style.use_style()
     style.figure(
-        figures.headline(found), alt=landing.alt(found), caption=landing.caption(found), csv=found[-1].csv
+        figures.headline(found),
+        alt=landing.alt(found),
+        caption=landing.caption(found),
+        csv=compare.files(found),
     )
     style.table(
         compare.table(found, compare.VERDICTS, setup=True),
         caption="The result per context.",
-        csv=found[-1].csv,
+        csv=compare.files(found),
     )
     text.say(*verdicts(found), compare.agreement(found), *_missing(found, root))
 
@@ -36,8 +39,13 @@ def show_times(found: list[compare.Source]) -> None:
     caption = (
         "Medians and ratios over all measured families, of decoding alone and with both arms' prefill added."
     )
-    style.table(compare.table(found, compare.TIMES), caption=caption, csv=found[-1].csv)
-    text.say(*prefill_sentences(found))
+    style.table(compare.table(found, compare.TIMES), caption=caption, csv=compare.files(found))
+    text.say(*prefill_sentences(found), *prefill_verdicts(found))
+
+
+def prefill_verdicts(found: list[compare.Source]) -> list[str]:
+    """Whether what pays still pays with prefill, per source."""
+    return [f"**{source.label}.** {told}" for source in found if (told := compare.prefill_told(source))]
 
 
 def prefill_sentences(found: list[compare.Source]) -> list[str]:
@@ -117,7 +125,9 @@ def show_acceptance(found: list[compare.Source]) -> None:
         "published acceptance; "
         "published rounds and target calls are the middle of the stated range."
     )
-    style.table(compare.table(found, compare.ACCEPTANCE, setup=True), caption=caption, csv=found[-1].csv)
+    style.table(
+        compare.table(found, compare.ACCEPTANCE, setup=True), caption=caption, csv=compare.files(found)
+    )
     text.say(*acceptance_sentences(found))
 
 

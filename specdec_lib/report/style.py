@@ -11,6 +11,7 @@ import html
 import io
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ INK = "#1a1a1a"  # 17:1 on white
 MUTED = "#595959"  # 7:1 on white, the faintest colour text may have
 GRID = "#d9d9d9"
 NOT_MEASURED = "not measured"
+Files = str | Iterable[str] | None  # behind a figure or a table: one, one per folder shown, or none
 # Characters up to which a cell stays on one line, and from which it needs more width than a column of words.
 _LINE, _TEXT = 32, 120
 
@@ -94,12 +96,13 @@ def use_style() -> None:
     )
 
 
-def figure(fig: Figure, *, alt: str, caption: str = "", csv: str | None = None) -> None:
+def figure(fig: Figure, *, alt: str, caption: str = "", csv: Files = None) -> None:
     """Show ``fig`` with its alternative text, a caption and a link to its numbers, then close it.
 
     Args:
         alt: what the figure shows, for a reader who cannot see it: a sentence or more, with the main numbers.
-        csv: the table behind it, relative to ``data/`` (``"cpu-full/confirmatory-2048.csv"``).
+        csv: the table behind it, relative to ``data/`` (``"cpu-full/confirmatory-2048.csv"``); of several folders, one
+            of each.
 
     Raises:
         InvalidSetting: ``alt`` says nothing.
@@ -118,7 +121,7 @@ def figure(fig: Figure, *, alt: str, caption: str = "", csv: str | None = None) 
     plt.close(fig)
 
 
-def table(frame: pd.DataFrame, *, caption: str = "", csv: str | None = None, digits: int = 3) -> None:
+def table(frame: pd.DataFrame, *, caption: str = "", csv: Files = None, digits: int = 3) -> None:
     """Show ``frame`` with its caption and CSV link; a wide one scrolls inside its own box. The index is not
     shown.
 
@@ -132,7 +135,8 @@ def table(frame: pd.DataFrame, *, caption: str = "", csv: str | None = None, dig
     )
     rows = []
     for values in frame.itertuples(index=False, name=None):
-        rows.append("<tr>" + "".join(_cell(value, digits) for value in values) + "</tr>")
+        cells = zip(frame.columns, values, strict=True)
+        rows.append("<tr>" + "".join(_cell(value, digits, str(name)) for name, value in cells) + "</tr>")
     body = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     display(_Html(_card("study-table", body, caption, csv), frame.to_string(index=False)))
 
@@ -187,7 +191,7 @@ class _Html:
         return self._text
 
 
-def _figure_html(fig: Figure, alt: str, caption: str, csv: str | None) -> str:
+def _figure_html(fig: Figure, alt: str, caption: str, csv: Files) -> str:
     buffer = io.BytesIO()
     fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     image = base64.b64encode(buffer.getvalue()).decode()
@@ -201,12 +205,20 @@ def _figure_html(fig: Figure, alt: str, caption: str, csv: str | None) -> str:
     return _card("study-figure", tag, caption, csv)
 
 
-def _card(kind: str, body: str, caption: str, csv: str | None) -> str:
+def _card(kind: str, body: str, caption: str, csv: Files) -> str:
     parts = [html.escape(caption)] if caption else []
-    address = csv_link(csv) if csv else ""
-    if address:
-        kind_of_file = address.rpartition(".")[2].upper()
-        parts.append(f'<a href="{html.escape(address)}" download>{kind_of_file}</a>')
+    files: dict[str, str] = {}
+    for file in [csv] if isinstance(csv, str) else csv or ():
+        files.setdefault(file.partition("/")[0], file)  # one link per folder
+    links = {name: address for name, file in files.items() if (address := csv_link(file))}
+    if links:
+        ending = next(iter(files.values())).rpartition(".")[2].upper()
+        several = len(links) > 1
+        each = [
+            f'<a href="{html.escape(address)}" download>{html.escape(name if several else ending)}</a>'
+            for name, address in links.items()
+        ]
+        parts.append(f"{ending}: " * several + ", ".join(each))
     below = f"<figcaption>{' '.join(parts)}</figcaption>" if parts else ""
     # tabindex lets a reader scroll the box with the keyboard
     return f'<figure class="{kind}"><div class="study-scroll" tabindex="0">{body}</div>{below}</figure>'
@@ -226,9 +238,10 @@ def _align(column: Any) -> str:
     return ' class="number"' if len(column) and _numeric(column.iloc[0]) else ""
 
 
-def _cell(value: Any, digits: int) -> str:
+def _cell(value: Any, digits: int, column: str = "") -> str:
     size = len(str(value))
     wide = ' class="text"' if size > _TEXT else ' class="long"' if size > _LINE else ""
+    wide = wide or (' class="name"' if column == "source" else "")  # breaks on a phone
     kind = ' class="number"' if _numeric(value) else wide
     return f"<td{kind}>{html.escape(number(value, digits=digits))}</td>"
 

@@ -15,6 +15,7 @@ from specdec_lib.report.waterfall import (
     ENGINES,
     OVERHEAD,
     PHASE,
+    REFERENCE,
     REPAIR,
     REST,
     VERIFY,
@@ -130,7 +131,8 @@ def _where_the_limit_is(found: list[Waterfall]) -> str:
         kinds.setdefault(limit(fall), []).append(text.context_name(fall.context) + weight(fall))
     words = {
         "nothing": "the reference engine's own R, of these cells alone, is above 1 at {}",
-        "engine": "the reference formulation is in the way at {}: a better engine with the same draft passes R = 1",
+        "engine": "by the means the reference formulation is in the way at {}: a better engine with the same draft "
+        "passes R = 1",
         "acceptance": "acceptance is what is missing at {}: with everything accepted R passes 1",
         "draft": "the draft is what is too dear at {}: even with everything accepted R stays below 1, and with a free "
         "draft it passes 1",
@@ -141,12 +143,22 @@ def _where_the_limit_is(found: list[Waterfall]) -> str:
 
 
 def weight(fall: Waterfall) -> str:
-    """What the R behind a conclusion lacks for a verdict, in brackets; "" where its interval is on one side of 1."""
-    verdict = fall.verdicts.get(decider(fall), "")
-    if verdict == "no interval":
-        return f" ({text.families(fall.n)}, no interval: not a verdict)"
-    why = ", the interval contains 1: not a verdict" * (verdict == "undecided")
-    return f" ({text.families(fall.n)}{why})"
+    """The R_GM behind a conclusion, in brackets, and what each lacks for a verdict.
+
+    That the engine is in the way needs two of them: the reference engine's own below 1, a better engine's above.
+    """
+    best = decider(fall)
+    runs = [REFERENCE, best] if limit(fall) == "engine" else [best]
+    lacks = {"no interval": ", no interval: not a verdict", "undecided": ", which contains 1: undecided"}
+    each = [
+        f"{fall.R_GM[run]} {_WITH.get(run, f'with *{run}*')}{lacks.get(fall.verdicts[run], '')}"
+        for run in runs
+        if run in fall.R_GM
+    ]
+    return f" ({text.families(fall.n)}; R_GM {'; '.join(each)})" if each else f" ({text.families(fall.n)})"
+
+
+_WITH = {REFERENCE: "with the reference engine", "all accepted": "with everything accepted"}
 
 
 def limit_sentences(root: Path | None = None) -> list[str]:

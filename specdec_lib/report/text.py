@@ -90,7 +90,15 @@ def estimate(row: Mapping[str, Any]) -> str:
         return "none"
     if row["low"] is None or row["low"] != row["low"]:
         return number(row["R_GM"])
-    return f"{number(row['R_GM'])}\u00a0[{number(row['low'])},\u00a0{number(row['high'])}]"
+    digits = _digits(row["low"], row["high"])
+    mean, low, high = (number(row[name], digits=digits) for name in ("R_GM", "low", "high"))
+    return f"{mean}\u00a0[{low},\u00a0{high}]"
+
+
+def _digits(low: float, high: float) -> int:
+    """Three, or as many as show on which side of 1 an interval lies: "[1.00, 1.00]" would hide it."""
+    near = low if low > 1 else high if high < 1 else None
+    return next((n for n in range(3, 9) if near is None or float(number(near, digits=n)) != 1), 9)
 
 
 def described_only(row: Mapping[str, Any]) -> bool:

@@ -100,7 +100,7 @@ def show_roofline(found: list[compare.Source]) -> None:
         "nominal bandwidth."
     )
     frames = [(published.LABEL, published_roofline()), *((one.label, roofline(one)) for one in having)]
-    style.table(beside(frames), caption=caption, csv=having[0].csv(folders.PROVENANCE))
+    style.table(beside(frames), caption=caption, csv=[one.csv(folders.PROVENANCE) for one in having])
     text.say(*(roofline_sentence(one) for one in having), *bandwidth_sentences(having))
 
 
@@ -235,7 +235,7 @@ def show_predictions(found: list[compare.Source]) -> None:
         (published.LABEL, published_predictions(found[0])),
         *((one.label, frame) for one, frame in having),
     ]
-    style.table(beside(frames), caption=caption, csv=having[0][0].csv(folders.PROVENANCE))
+    style.table(beside(frames), caption=caption, csv=[pair[0].csv(folders.PROVENANCE) for pair in having])
     for one, frame in having:
         text.say(*concluded(one, prediction_sentence(one, frame)))
 

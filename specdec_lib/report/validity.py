@@ -43,7 +43,7 @@ def _show_aa(one: folders.Results) -> None:
         f"of the confirmatory run."
     )
     style.table(pd.DataFrame(rows), caption=caption, csv=one.csv("aa.csv"))
-    text.say(f"**{one.label}.** {aa_sentence(plain, families)} {planted_sentence(planted)}")
+    text.say(f"**{one.label}.** {aa_sentence(plain, families, one)} {planted_sentence(planted)}")
 
 
 def aa(one: folders.Results) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -58,24 +58,31 @@ def aa(one: folders.Results) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     return summary_table(families, one.design), summary_table(slowed, one.design), families
 
 
-def aa_sentence(plain: folders.Table, families: folders.Table) -> str:
-    """Whether AR against AR gives 1, as it must."""
+def aa_sentence(plain: folders.Table, families: folders.Table, one: folders.Results | None = None) -> str:
+    """Whether AR against AR gives 1, as it must; if not, how large that is beside the effects of ``one``."""
     rows = plain.to_dict("records")
     bounded = [row for row in rows if row["low"] == row["low"]]
     worst = float((families["R"] - 1).abs().max())
     tail = f"The largest difference of a single family is {text.percent(worst)}."
     if not bounded:
         return f"No context has an interval here. {tail}"
-    missed = [
-        text.context_name(row["context_tokens"]) for row in bounded if not row["low"] <= 1 <= row["high"]
-    ]
+    missed = [row for row in bounded if not row["low"] <= 1 <= row["high"]]
     if missed:
         return (
-            f"**AR against AR is not 1 within its interval at {text.listed(missed)}**: a bias of the "
-            f"measurement. {tail}"
+            "**AR against AR is not 1 within its interval at "
+            f"{text.listed(text.context_name(row['context_tokens']) for row in missed)}**: a bias of the "
+            f"measurement, of {text.span((abs(row['R_GM'] - 1) * 100 for row in missed), '%', 2)}"
+            f"{_beside(one)}. {tail}"
         )
     where = text.listed(text.context_name(row["context_tokens"]) for row in bounded)
     return f"AR against AR is 1 within its interval at {where}, as it must be. {tail}"
+
+
+def _beside(one: folders.Results | None) -> str:
+    """The effects that a folder's intervals show, to weigh a bias by."""
+    rows = one.summary.to_dict("records") if one and one.contexts else []
+    effects = [abs(row["R_GM"] - 1) * 100 for row in rows if row["low"] == row["low"]]
+    return f"; the effects measured there are {text.span(effects, '%', 2)} (|R_GM - 1|)" if effects else ""
 
 
 def planted_sentence(planted: pd.DataFrame) -> str:
@@ -184,7 +191,7 @@ def finding_sentences(
             f"decided at {text.listed(rest)}: the cells that are left are too few for an interval."
         )
     if decided:
-        told += [aa_sentence(plain, families), planted_sentence(planted)]
+        told += [aa_sentence(plain, families, one), planted_sentence(planted)]
     return told
 
 

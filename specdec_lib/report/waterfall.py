@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from specdec_lib.costmodel import PUBLISHED_K, PUBLISHED_TOKENS, Counts, counts_from_trace
-from specdec_lib.report import audit, folders, mechanisms, published
+from specdec_lib.report import audit, folders, mechanisms, published, text
 from specdec_lib.report.costline import FIT, Line, line_at
 
 Table = folders.Table
@@ -43,6 +44,7 @@ class Waterfall:
     verdicts: dict[str, str] = field(
         default_factory=dict
     )  # of R_GM, by change; REFERENCE is the engine itself
+    R_GM: dict[str, str] = field(default_factory=dict)  # the same runs' R_GM with its interval, in words
 
     @property
     def R(self) -> float:
@@ -56,16 +58,24 @@ def waterfalls(one: folders.Results) -> list[Waterfall]:
     fit, traces = mechanisms.read(one, FIT, "cost-fit"), mechanisms.traces(one)
     found = compose(fit, traces, ratios, one.profile.k, one.profile.new_tokens)
     interval = one.design.analysis.interval
-    given = {
-        (row["context"], phase, row["variant"]): str(row["verdict"])
+    given: dict[tuple[int, str, str], dict[str, Any]] = {
+        (row["context"], phase, row["variant"]): row
         for phase, cells in ratios.items() for row in mechanisms.summarised(cells, interval).to_dict("records")
     }  # fmt: skip
     names = {REFERENCE: (PHASE, REFERENCE)} | CHANGES
-    return [
-        replace(fall, verdicts={name: given[fall.context, *key] for name, key in names.items()
-                                if (fall.context, *key) in given})
-        for fall in found
-    ]  # fmt: skip
+    complete = []
+    for fall in found:
+        rows = {
+            name: given[fall.context, *key] for name, key in names.items() if (fall.context, *key) in given
+        }
+        complete.append(
+            replace(
+                fall,
+                verdicts={name: str(row["verdict"]) for name, row in rows.items()},
+                R_GM={name: text.estimate(row) for name, row in rows.items()},
+            )
+        )
+    return complete
 
 
 def compose(fit: Table, traces: Table, ratios: dict[str, Table], k: int, new_tokens: int) -> list[Waterfall]:
