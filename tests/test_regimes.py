@@ -366,7 +366,7 @@ def test_the_ladder_goes_from_the_published_engine_to_the_best_k(made: Path, tmp
     assert {row["SpecDec"] for row in rows[2:]} == {"repair-free, bonus, k = 1"}, "the last regime's best k"
     assert [row["source"] for row in rows[2:]] == [one.label for one in ladder]
     assert rows[0]["times the rung before"] == "first"
-    measured = [str(row["R_GM measured"]) for row in rows]
+    measured = [str(row["R measured"]) for row in rows]
     assert ["at its own acceptance" in cell for cell in measured] == [False, True, True, False, False]
     assert "not run" not in measured and "(4 cells)" in measured[1], "the cost line's test ran them"
     assert rows[0]["R against the best AR"] == pytest.approx(float(str(rows[0]["R by the line"])) / 20)
@@ -384,10 +384,10 @@ def test_a_rung_whose_cells_failed_says_so_and_shows_their_range(tmp_path: Path)
     rows = carried.steps(regimes.ladders(root)[0], 2048, root)
     cells: Any = one_of(root, "gpu-eager").families
     spread = text.span(cells[cells["context_tokens"] == 2048]["R"])
-    assert str(rows[0]["R_GM measured"]).endswith(f"(all\u00a0families): {spread}; 0 of 16 passed the checks")
+    assert str(rows[0]["R measured"]).endswith(f"(all\u00a0families): {spread}; 0 of 16 passed the checks")
     (root / "data" / "gpu-eager" / "cost-model.csv").unlink()
     rows = carried.steps(regimes.ladders(root)[0], 2048, root)
-    assert rows[1]["R_GM measured"] == "not run", "another engine than the run's"
+    assert rows[1]["R measured"] == "not run", "another engine than the run's"
     point = next(p for p in regimes.points(root) if p.source == "gpu-text" and p.context == 2048)
     assert point.results is not None
     assert carried._measured(point, regimes.engine_of(point.results)) == "run at its own acceptance only"

@@ -10,7 +10,7 @@ import pandas as pd
 
 from specdec_lib.guesses import draft_costs
 from specdec_lib.paths import project_root
-from specdec_lib.report import audit, compare, folders, mechanisms, regimes, style, text
+from specdec_lib.report import audit, compare, folders, mechanisms, plane, regimes, style, text
 from specdec_lib.report.costline import PHASE
 from specdec_lib.report.regimes import Engine, Point
 from specdec_lib.report.style import number
@@ -335,8 +335,9 @@ def show_ladders(root: Path | None = None) -> None:
             "none is fitted; measured where a confirmatory run has that very setting. Against the best AR: the same "
             f"time, held against the fastest AR of the column. {each}"
         )
-        fitted = [one for one in ladder if (one.folder / regimes.FIT).is_file()] or ladder
-        style.table(pd.DataFrame(rows, dtype=object), caption=caption, csv=fitted[0].csv(regimes.FIT))
+        used = [point for context in ladder_contexts(ladder) for _, point, _ in rungs(ladder, context, root)]
+        files = list(dict.fromkeys(plane.file_of(point) for point in used))
+        style.table(pd.DataFrame(rows, dtype=object), caption=caption, csv=files)
         text.say(*(ladder_sentence(ladder, context, root) for context in ladder_contexts(ladder)))
     if not found:
         for line in absent(root):
@@ -386,14 +387,14 @@ def steps(ladder: list[folders.Results], context: int, root: Path | None = None)
             {
                 "context": text.context_name(context),
                 "change": name,
-                "source": point.source,
-                "SpecDec": str(engine),
-                "AR step, ms": ar[point.source],
-                "c": point.c,
                 "R by the line": R,
                 "times the rung before": number(R / before) if before else "first",
+                "R measured": _measured(point, engine),
                 "R against the best AR": R * min(ar.values()) / ar[point.source],
-                "R_GM measured": _measured(point, engine),
+                "AR step, ms": ar[point.source],
+                "c": point.c,
+                "source": point.source,
+                "SpecDec": str(engine),
             }
         )
         before = R
