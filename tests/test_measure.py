@@ -165,15 +165,15 @@ def test_kill_9_leaves_no_result_and_the_next_run_completes(
     job.unlink()  # and its prefill caches are gone: they are made again first
     caches = tmp_path / "data" / "toy" / ".prefill"
     with subprocess.Popen([sys.executable, "-c", STARTED, str(tmp_path)], cwd=ROOT) as ordering:
-        worker = None
+        started: dict[int, psutil.Process] = {}  # one makes the caches, the next decodes
         deadline = time.monotonic() + 90
-        while worker is None:
+        while len(started) < 2:
             assert ordering.poll() is None and time.monotonic() < deadline
-            if len(list(caches.glob("*.safetensors"))) == 2 and not list(caches.glob("*.json")):
-                worker = next(iter(psutil.Process(ordering.pid).children()), None)
+            started |= {process.pid: process for process in psutil.Process(ordering.pid).children()}
             time.sleep(0.01)
         ordering.send_signal(signal.SIGKILL)
-    while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE:
+    measuring = list(started.values())[-1]
+    while measuring.is_running() and measuring.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline, "the measuring process outlived the one that ordered it"
         time.sleep(0.01)
     assert not job.exists() and not list(job.parent.glob(".*"))
