@@ -14,7 +14,7 @@ PY := $(VENV)/bin/python
 # Modules, never console scripts: those carry the absolute path of the environment they were installed in.
 PIPELINE := $(PY) -m specdec_lib.pipeline
 # A committed profile measured here: make runs PROFILE=cpu-full INTO=my-full writes to data/my-full.
-MEASURED_AS := $(if $(INTO),--as $(INTO))
+MEASURED_AS := $(if $(INTO),--as "$(INTO)")
 # The stamp holds the lock's content hash, so a clone or `touch` does not rebuild the environment.
 LOCK_HASH = $$(sha256sum < requirements.lock | cut -c1-64)
 

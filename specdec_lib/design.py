@@ -9,6 +9,7 @@ runs.
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -34,6 +35,10 @@ Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
 Chance = Annotated[float, Field(ge=0, le=1, strict=True)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Contexts = Annotated[tuple[Positive, ...], Field(min_length=1)]
+
+# Folders of data/ that are no profile's; my-... is a reader's own, ...-lab what a notebook writes by hand.
+_RESERVED = ("models", "prompts", "published", "h200-engine")
+_NAME = re.compile(r"(?!my-)[a-z0-9][a-z0-9-]{0,60}(?<!-lab)")
 
 # Raise it when the meaning of a hashed field changes, so that old rows are seen to be of another design.
 _DESIGN_FORMAT = 1
@@ -168,8 +173,10 @@ class ProfileEntry(_Section):
 
     @model_validator(mode="after")
     def _minutes_name_phases(self) -> ProfileEntry:
-        if set(self.minutes) != set(self.phases):
-            raise ValueError(f"minutes must name exactly the phases {sorted(self.phases)}")
+        if odd := sorted(set(self.minutes) ^ set(self.phases)):
+            raise ValueError(
+                f"phases and minutes must name the same; only one of the two has {odd}. phases: {list(self.phases)}"
+            )
         return self
 
 
@@ -241,6 +248,11 @@ class Design(_Section):
     def _profiles_fit(self) -> Design:
         known = self.measurement.families
         for name, entry in self.profiles.items():
+            if name in _RESERVED or not _NAME.fullmatch(name):
+                raise ValueError(
+                    f"a profile cannot be called {name!r}: data/ would hold its results under that name; take small "
+                    f"letters, digits and hyphens, not my-..., ...-lab or one of {', '.join(_RESERVED)}"
+                )
             chosen = known if entry.families == "all" else entry.families
             if unknown := [family for family in chosen if family not in known]:
                 raise ValueError(f"profiles.{name}.families names {unknown}; there are {list(known)}")
@@ -276,7 +288,14 @@ class Design(_Section):
             raise ValueError(
                 f"{where}: {what} needs a GPU, and device is {entry.device!r}; set device = 'cuda'"
             )
+        _no_duplicates(entry.phases)
+        given = {**entry.mechanisms.repeats_of, **entry.mechanisms.variants_of} if entry.mechanisms else {}
+        if strangers := sorted(set(given) - set(entry.phases)):
+            raise ValueError(
+                f"{where}.mechanisms: repeats_of and variants_of name {strangers}; its phases are {list(entry.phases)}"
+            )
         for phase, chosen in entry.mechanisms.variants_of.items() if entry.mechanisms else ():
+            _no_duplicates(chosen)
             there = [variant.name for variant in PHASES.get(phase, ())]
             if unknown := [variant for variant in chosen if variant not in there]:
                 raise ValueError(

@@ -49,6 +49,8 @@ def test_whole_tables_and_a_readers_copies_pass(project: Path) -> None:
         (lambda path: path.write_text(path.read_text()[:-9]), errors.TableError, "truncated"),
         (lambda path: path.write_text("a,b\n1,2\n"), errors.TableError, "unknown a"),
         (lambda path: path.write_text(""), errors.TableError, "empty"),
+        (lambda path: path.write_text(path.read_text().split("\n")[0] + "\n"), errors.TableError, "no row"),
+        (lambda path: (path.unlink(), path.mkdir()), errors.TableError, "is no file"),
         (lambda path: path.write_bytes(b"\xff\n"), errors.TableError, "UTF-8"),
     ],
 )

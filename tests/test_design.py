@@ -74,11 +74,13 @@ def test_families_are_those_of_the_prompts(design: Design) -> None:
         ("measurement.families", ["story", "story"], ["story", "named twice"]),
         ("profiles.cpu.families", ["novel"], ["profiles.cpu", "novel"]),
         ("profiles.cpu.contexts", [64], ["profiles.cpu", "64"]),
-        ("profiles.cpu.minutes", {"smoke": 1.0}, ["profiles.cpu", "minutes"]),
+        ("profiles.cpu.minutes", {"smoke": 1.0}, ["profiles.cpu", "minutes", "correctness"]),
+        ("profiles.cpu.phases", ["smoke", "smoke"], ["profiles.cpu"]),
+        ("profiles.cpu.mechanisms.repeats_of", {"dial": 2}, ["profiles.cpu", "dial", "its phases are"]),
         (
             "profiles.cpu.mechanisms",
-            {"families": {2048: 1}, "repeats": 1, "variants_of": {"dial": ["alpha 2"]}},
-            ["profiles.cpu", "alpha 2", "alpha 0.25"],
+            {"families": {2048: 1}, "repeats": 1, "variants_of": {"cost-model": ["k = 99"]}},
+            ["profiles.cpu", "k = 99", "repair-free, bonus, k = 4"],
         ),
     ],
 )
@@ -87,6 +89,17 @@ def test_a_wrong_key_or_value_is_named(path: str, value: Any, says: list[str]) -
         parse_design(changed(path, value), "design.toml")
     message = str(caught.value)
     assert all(part in message for part in ["design.toml", "Remedy", *says]), message
+
+
+@pytest.mark.parametrize(
+    "name", ["prompts", "models", "../notebooks", "my-own", "cpu-lab", "a b", "h200-engine", "A"]
+)
+def test_a_profile_is_not_called_like_another_folder(name: str) -> None:
+    """`clean` removes data/<profile>: under such a name texts, weights or notebooks would go."""
+    content = tomllib.loads((ROOT / "design.toml").read_text())
+    content["profiles"][name] = content["profiles"]["cpu"]
+    with pytest.raises(InvalidDesign, match="cannot be called"):
+        parse_design(content, "design.toml")
 
 
 def test_a_missing_key_is_named() -> None:
@@ -179,7 +192,11 @@ def test_prose_and_estimates_change_no_hash(
 ) -> None:
     content = copy.deepcopy(RAW)
     entry = content["profiles"][profile]
-    entry |= {"title": title, "committed": committed, "phases": [*entry["phases"], *more]}
+    entry |= {
+        "title": title,
+        "committed": committed,
+        "phases": list(dict.fromkeys([*entry["phases"], *more])),
+    }
     entry["minutes"] = dict.fromkeys(entry["phases"], minutes)
     content["measurement"]["development"].append("dev-new")
     assert hashes(content, profile) == hashes(RAW, profile)

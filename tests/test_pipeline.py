@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -15,7 +16,7 @@ import pytest
 from specdec_lib import errors
 from specdec_lib.design import load_design
 from specdec_lib.paths import data_folder, project_root
-from specdec_lib.pipeline import doctor, environment, manifest, table
+from specdec_lib.pipeline import doctor, environment, manifest, runner, table
 from specdec_lib.pipeline import notebook as rules
 from specdec_lib.pipeline.__main__ import main
 from specdec_lib.pipeline.lock import data_lock, named_write_errors
@@ -301,6 +302,17 @@ def test_a_committed_profile_says_how_to_measure_it_here(
     assert "data/my-full:" in said and "committed" not in said
 
 
+@pytest.mark.parametrize(
+    "profile", [n for n, e in load_design(REPOSITORY / "design.toml").profiles.items() if e.committed]
+)
+def test_committed_folders_are_whole_and_of_this_design(profile: str) -> None:
+    """Else `make runs` of a fresh clone would execute notebooks, and change what is committed."""
+    folder, records = REPOSITORY / "data" / profile, manifest.load(REPOSITORY / "data" / profile)
+    steps = table.steps(load_design(REPOSITORY / "design.toml").profile(profile))
+    for step in steps:
+        assert manifest.whole(records[step.name], folder, runner._outputs(step)), step.name
+
+
 def test_several_profiles_run_in_one_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -345,11 +357,14 @@ def test_doctor_says_what_each_profile_lacks() -> None:
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-@pytest.mark.parametrize(("given", "passed"), [([], []), (["INTO=my-full"], ["--as", "my-full"])])
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [([], []), (["INTO=my-full"], ["--as", "my-full"]), (["INTO=my a"], ["--as", "my a"])],
+)
 def test_make_passes_on_what_was_typed_and_nothing_else(given: list[str], passed: list[str]) -> None:
     """make has variables of its own (AS is an assembler): one of ours by such a name would never be empty."""
     for target in ("book", "runs"):
         shown = subprocess.run(
             ["make", "-n", target, *given], cwd=REPOSITORY, capture_output=True, text=True, check=True
         )
-        assert shown.stdout.splitlines()[-1].split()[3:] == [target, "--profile", "cpu", *passed]
+        assert shlex.split(shown.stdout.splitlines()[-1])[3:] == [target, "--profile", "cpu", *passed]

@@ -70,6 +70,21 @@ def _must_not_run(*_: object) -> None:
     raise AssertionError("executed although nothing changed")
 
 
+def test_committed_results_stay_whatever_the_sources_are(project: Project) -> None:
+    project.phase("a", WRITE_A, "a.csv")
+    design = project.root / "design.toml"
+    design.write_text(design.read_text() + "committed = true\n")
+    assert project.run().executed == ("a",)
+    made = (project.root / "notebooks" / "a.ipynb").read_text()
+    (project.root / "notebooks" / "a.ipynb").write_text(made.replace("Path", "Path "))
+    (project.root / "specdec_lib").mkdir(exist_ok=True)
+    (project.root / "specdec_lib" / "model.py").write_text("other = 1\n")
+    assert project.run().executed == (), "nothing of it is missing"
+    assert project.run(again=True).executed == ("a",), "asked for by name"
+    (project.data / "a.csv").unlink()
+    assert project.run().executed == ("a",), "missing"
+
+
 def test_what_a_step_depends_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters, engine sources, design and analysis count; a title does not."""
     ran: list[str] = []

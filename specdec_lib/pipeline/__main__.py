@@ -100,9 +100,9 @@ def _run(root: Path, profile: str, options: argparse.Namespace) -> None:
 
     if _committed(root, profile, options):
         _say(
-            f"data/{profile} holds committed results: finished jobs are kept as they were measured, only "
-            f"what is missing is measured here.\nTo measure all of it on this machine: "
-            f"make runs PROFILE={profile} INTO=my-{profile}"
+            f"data/{profile} holds committed results: they are kept as they were measured, only what is missing is "
+            f"measured here.\nTo measure all of it on this machine: make runs PROFILE={profile} INTO=my-{profile}\n"
+            f"To derive its tables anew from its jobs, by today's sources: make runs PROFILE={profile} ARGS=--again"
         )
     outcome = run_profile(root, profile, again=options.again, named=options.named)
     done = f"{len(outcome.executed)} steps executed" if outcome.executed else "nothing executed"

@@ -29,8 +29,11 @@ def check_tables(root: Path) -> None:
 
 def _check(one: folders.Results, path: Path, schema: str | None) -> None:
     try:
+        if not path.is_file():
+            raise TableError(f"{path.name} is no file.", expected=_WHOLE, remedy=_RESTORE)
         if schema:
-            read_table(path, schema, one.provenance["design_hash"])
+            if read_table(path, schema, one.provenance["design_hash"]).empty:
+                raise TableError(f"{path.name} has no row.", expected=_WHOLE, remedy=_RESTORE)
         elif path.stat().st_size == 0:
             raise TableError(f"{path.name} is empty: it has 0 bytes.", expected=_WHOLE, remedy=_RESTORE)
         elif path.suffix == ".json":

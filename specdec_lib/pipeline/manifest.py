@@ -57,6 +57,9 @@ def hashes(folder: Path, files: Iterable[str]) -> dict[str, str]:
 
 def up_to_date(record: Record | None, inputs: str, folder: Path, promised: Iterable[str]) -> bool:
     """Whether a step need not run: same inputs, and every file still as it left it."""
-    if record is None or record.inputs != inputs or not set(promised) <= set(record.outputs):
-        return False
-    return hashes(folder, record.outputs) == dict(record.outputs)
+    return record is not None and record.inputs == inputs and whole(record, folder, promised)
+
+
+def whole(record: Record, folder: Path, promised: Iterable[str]) -> bool:
+    """Whether every file of a finished step is still as it left it."""
+    return set(promised) <= set(record.outputs) and hashes(folder, record.outputs) == dict(record.outputs)

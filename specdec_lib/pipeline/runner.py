@@ -46,7 +46,7 @@ def run_profile(
 
     Every notebook and parameter is checked before anything runs. A step's old record is dropped before it
     starts and written after it ended well, so whatever interrupts it, the next run does it again; the jobs
-    it finished are kept.
+    it finished are kept. What a committed profile has of today's design is kept, whatever sources made it.
 
     Args:
         again: run every step, up to date or not.
@@ -88,6 +88,10 @@ def run_profile(
         )
 
     def fresh(step: table.Step, records: dict[str, manifest.Record]) -> bool:
+        record = records.get(step.name)
+        # Committed results stay as they were measured and derived, whatever the sources are today.
+        if profile.committed and not named and record is not None:
+            return manifest.whole(record, folder, _outputs(step)) and _of_design(folder, step, measurement)
         return manifest.up_to_date(records.get(step.name), inputs(step), folder, _outputs(step))
 
     records = manifest.load(folder)
@@ -189,6 +193,15 @@ def _run_step(root: Path, folder: Path, step: table.Step, design_hash: str) -> N
             )
         _check_content(folder, promise, design_hash, where)
     atomic_write(folder / _executed_copy(step), notebook.publishable(executed, root, step.notebook))
+
+
+def _of_design(folder: Path, step: table.Step, design_hash: str) -> bool:
+    try:
+        for promise in step.promises:
+            _check_content(folder, promise, design_hash, step.name)
+    except StaleTable:
+        return False
+    return True
 
 
 def _check_content(folder: Path, promise: table.Promise, design_hash: str, where: str) -> None:
