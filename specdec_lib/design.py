@@ -1,9 +1,8 @@
-"""The frozen design: one validated file, two hashes, and the list of jobs that follows from it.
+"""The frozen design: one validated file and its two hashes. The jobs that follow from it are in ``plan``.
 
 ``design.toml`` fixes everything before the confirmatory run. The *measurement hash* (models, prompts,
 lengths, k, order, ...) is stored with every measured row; the *analysis hash* (thresholds, interval) with
-every derived table. Changing the analysis never orphans a measurement. See :func:`plan` for the order of the
-runs.
+every derived table. Changing the analysis never orphans a measurement.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ _NAME = re.compile(r"(?!my-)[a-z0-9][a-z0-9-]{0,60}(?<!-lab)")
 _DESIGN_FORMAT = 1
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Measurement(_Section):
+class Measurement(Section):
     """What is measured and how; a profile may override part of it."""
 
     new_tokens: Positive
@@ -73,7 +72,7 @@ class Measurement(_Section):
         return self
 
 
-class Thresholds(_Section):
+class Thresholds(Section):
     """Limits of the timing checks, as shares (0.05 = 5 %)."""
 
     dispersion: Share
@@ -82,12 +81,12 @@ class Thresholds(_Section):
     undisturbed: Share
 
 
-class DeviceThresholds(_Section):
+class DeviceThresholds(Section):
     cpu: Thresholds
     gpu: Thresholds
 
 
-class Interval(_Section):
+class Interval(Section):
     """How the interval over families is made, and below which sizes there is none."""
 
     method: Method
@@ -98,14 +97,14 @@ class Interval(_Section):
     min_repeats: Positive
 
 
-class Margin(_Section):
+class Margin(Section):
     """Largest logit gap at which an argmax flip between block widths is a near-tie, per dtype."""
 
     bf16: Annotated[float, Field(ge=0, le=0.5, strict=True)]
     fp32: Annotated[float, Field(ge=0, le=0.5, strict=True)]
 
 
-class Analysis(_Section):
+class Analysis(Section):
     """The analysis plan."""
 
     exclude_on: tuple[CheckName, ...]
@@ -121,7 +120,7 @@ class Analysis(_Section):
         return self.checks.cpu if kind == "cpu" else self.checks.gpu
 
 
-class Mechanisms(_Section):
+class Mechanisms(Section):
     """The cells of the mechanism phases: the first n families at each context, and repeats per variant.
 
     ``repeats_of`` names phases that take another number; the cost line's fit takes that of "cost-model".
@@ -138,7 +137,7 @@ class Mechanisms(_Section):
         return self.repeats_of.get(phase, self.repeats)
 
 
-class ProfileEntry(_Section):
+class ProfileEntry(Section):
     """A profile as the file gives it; what is left out comes from [measurement].
 
     ``mode``: how both arms run; a captured one replays repair-free rounds with bonus on a CUDA device. ``scripted``:
@@ -180,7 +179,7 @@ class ProfileEntry(_Section):
         return self
 
 
-class Profile(_Section):
+class Profile(Section):
     """A profile with its overrides resolved: everything that a run needs to know.
 
     ``threads`` 0 means every core this process may use. ``minutes`` estimates each phase.
@@ -237,7 +236,7 @@ _HASHED_IF_SET = {
 }  # fmt: skip
 
 
-class Design(_Section):
+class Design(Section):
     """The whole file."""
 
     measurement: Measurement
@@ -350,92 +349,6 @@ class Design(_Section):
         return sha256_text(canonical_json(self.analysis.model_dump()))[:16]
 
 
-class Run(_Section):
-    """One timed run.
-
-    ``repeat`` counts from 1 per (family, context, arm). ``position`` counts from 0: the place in its process
-    (isolation "cell") or in its family's block, over both arms (the other two).
-    """
-
-    family: str
-    arm: Arm
-    block: Block
-    repeat: int
-    position: int
-
-
-class Job(_Section):
-    """One process: what it runs, in this order. ``order`` is its place among all jobs of the profile."""
-
-    name: str
-    profile: str
-    context: int
-    isolation: Isolation
-    order: int
-    runs: tuple[Run, ...]
-
-    @property
-    def families(self) -> tuple[str, ...]:
-        """The families this process runs, in order."""
-        return tuple(dict.fromkeys(run.family for run in self.runs))
-
-    @property
-    def family(self) -> str:
-        """The one family of a "cell" or "block" job; an error for a "context" job, which has several."""
-        if len(self.families) != 1:
-            raise InvalidSetting(f"Job {self.name} runs several families.", remedy="use job.families")
-        return self.families[0]
-
-
-def plan(profile: Profile, context: int | None = None) -> list[Job]:
-    """Every job of ``profile`` in the order in which they run, or those of one ``context``.
-
-    Repeats are split over two blocks against thermal and order drift. In block AB the AR arm (A) runs before
-    the SpecDec arm (B), in block BA after it; which block has the odd repeat alternates over families.
-
-    - isolation "block": a process per (context, family, block, arm): A A A | B B B | B B | A A.
-    - isolation "cell": a process per (context, family): A B B A A B ...
-    - isolation "context": a process per (context, block); each family in turn, as in "block".
-
-    Raises:
-        InvalidSetting: the profile has no such context.
-    """
-    if context is not None and context not in profile.contexts:
-        raise InvalidSetting(
-            f"Profile {profile.name!r} has no context {context}.",
-            expected="one of " + ", ".join(map(str, profile.contexts)),
-        )
-    processes: list[tuple[int, str, list[Run]]] = []
-    for length in profile.contexts:
-        by_block: dict[Block, list[Run]] = {"AB": [], "BA": []}
-        for index, family in enumerate(profile.families):
-            if profile.isolation == "cell":
-                processes.append((length, family, _cell_runs(family, profile.repeats)))
-                continue
-            for block in get_args(Block):
-                runs = _block_runs(family, index, block, profile.repeats)
-                by_block[block] += runs
-                if profile.isolation == "block":
-                    for arm in _arms(block):
-                        ours = [run for run in runs if run.arm == arm]
-                        if ours:
-                            processes.append((length, f"{family}-{block}-{arm}", ours))
-        if profile.isolation == "context":
-            processes += [(length, block, runs) for block, runs in by_block.items() if runs]
-    jobs = [
-        Job(
-            name=f"confirmatory-{length}-{label}",
-            profile=profile.name,
-            context=length,
-            isolation=profile.isolation,
-            order=order,
-            runs=tuple(runs),
-        )
-        for order, (length, label, runs) in enumerate(processes)
-    ]
-    return [job for job in jobs if context in (None, job.context)]
-
-
 def load_design(path: str | Path | None = None) -> Design:
     """Read and validate the design file; by default ``design.toml`` of the project that the caller is in.
 
@@ -474,30 +387,6 @@ def parse_design(content: dict[str, Any], source: str = "design") -> Design:
         return Design.model_validate(content)
     except ValidationError as error:
         raise _named(error, source) from error
-
-
-def _arms(block: Block) -> tuple[Arm, Arm]:
-    return ("ar", "spec") if block == "AB" else ("spec", "ar")
-
-
-def _cell_runs(family: str, repeats: int) -> list[Run]:
-    runs: list[Run] = []
-    for repeat in range(1, repeats + 1):
-        block: Block = "AB" if repeat % 2 else "BA"
-        for arm in _arms(block):
-            runs.append(Run(family=family, arm=arm, block=block, repeat=repeat, position=len(runs)))
-    return runs
-
-
-def _block_runs(family: str, index: int, block: Block, repeats: int) -> list[Run]:
-    larger = (repeats + 1) // 2
-    first = larger if index % 2 == 0 else repeats - larger  # repeats of block AB
-    numbers = range(1, first + 1) if block == "AB" else range(first + 1, repeats + 1)
-    ordered: list[tuple[Arm, int]] = [(arm, repeat) for arm in _arms(block) for repeat in numbers]
-    return [
-        Run(family=family, arm=arm, block=block, repeat=repeat, position=position)
-        for position, (arm, repeat) in enumerate(ordered)
-    ]
 
 
 def _no_duplicates(*lists: tuple[Any, ...]) -> None:

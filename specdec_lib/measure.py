@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from .design import Job, Profile, plan
+from .design import Profile
 from .errors import OutOfDeviceMemory
+from .plan import Job, plan
 from .records import validate
 from .study import Say, Study, prefill_spec, run_from_store, shared_columns
 from .variants import Variant, passes_of

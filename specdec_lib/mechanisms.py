@@ -10,10 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from .design import Profile, Run
+from .design import Profile
 from .errors import InvalidSetting, TableMissing
 from .jobs import finished, write_job
 from .measure import first_divergence, scripted_passes
+from .plan import Run
 from .prompts import get_family
 from .records import read_table, validate
 from .stats import alpha_from_acceptance

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.costmodel import Counts, counts_from_trace
-from specdec_lib.design import Profile, load_design, plan
+from specdec_lib.design import Profile, load_design
+from specdec_lib.plan import plan
 from specdec_lib.records import write_table
 from specdec_lib.report.controlplane import expected_traffic
 from specdec_lib.variants import PHASES, Variant, passes_of, resolved

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from specdec_lib.design import load_design, plan
+from specdec_lib.design import load_design
+from specdec_lib.plan import plan
 from specdec_lib.records import validate
 
 DESIGN = load_design(Path(__file__).parent.parent / "design.toml")

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_lib.design import Design, Profile, load_design, parse_design, plan
+from specdec_lib.design import Design, Profile, load_design, parse_design
 from specdec_lib.errors import InvalidDesign, InvalidSetting, UnknownProfile
+from specdec_lib.plan import plan
 
 ROOT = Path(__file__).parent.parent
 RAW = tomllib.loads((ROOT / "design.toml").read_text(encoding="utf-8"))
@@ -75,7 +76,11 @@ def test_families_are_those_of_the_prompts(design: Design) -> None:
         ("profiles.cpu.families", ["novel"], ["profiles.cpu", "novel"]),
         ("profiles.cpu.contexts", [64], ["profiles.cpu", "64"]),
         ("profiles.cpu.minutes", {"smoke": 1.0}, ["profiles.cpu", "minutes", "correctness"]),
-        ("profiles.cpu.phases", ["smoke", "smoke"], ["profiles.cpu"]),
+        (
+            "profiles.smoke.phases",
+            [*RAW["profiles"]["smoke"]["phases"], "smoke"],
+            ["['smoke'] is named twice"],
+        ),
         ("profiles.cpu.mechanisms.repeats_of", {"dial": 2}, ["profiles.cpu", "dial", "its phases are"]),
         (
             "profiles.cpu.mechanisms",

@@ -19,11 +19,12 @@ import pytest
 
 from specdec_lib import errors, jobs, worker
 from specdec_lib import study as study_module
-from specdec_lib.design import Design, parse_design, plan
+from specdec_lib.design import Design, parse_design
 from specdec_lib.generation import STAGES
 from specdec_lib.jobs import read_job, write_job
 from specdec_lib.load import Snapshot, others_share
 from specdec_lib.measure import aa_runs, confirmatory, first_divergence
+from specdec_lib.plan import plan
 from specdec_lib.records import read_table, write_table
 from specdec_lib.study import Study, open_study
 

@@ -22,6 +22,7 @@ from specdec_lib.report import (
     falls,
     figures,
     folders,
+    ladder,
     mechanisms,
     plane,
     regimes,
@@ -321,7 +322,7 @@ def test_launches_were_or_were_not_the_cause(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folders, "PENDING", SYNTHETIC)
-    told = carried.launches_sentences(made)
+    told = ladder.launches_sentences(made)
     assert len(told) == 1 and "the draft **was** launch-bound" in told[0]
     assert (
         "From `gpu-eager` (synthetic) to `gpu-graphs` (synthetic)" in told[0]
@@ -329,51 +330,51 @@ def test_launches_were_or_were_not_the_cause(
     )
     assert "Spread of a family's times" in told[0] and "also differ in the round" in told[0]
     root = make_project(tmp_path, {"gpu-graphs": Machine(step=0.004, c=0.9, repair=0.0)})
-    assert "without its launches the draft is **not** cheaper" in carried.launches_sentences(root)[0]
+    assert "without its launches the draft is **not** cheaper" in ladder.launches_sentences(root)[0]
     shutil.rmtree(root / "data" / "gpu-graphs")
-    assert "launches and kernels change together" in carried.launches_sentences(root)[0]
+    assert "launches and kernels change together" in ladder.launches_sentences(root)[0]
 
 
 def test_a_draft_is_cheaper_only_beyond_the_spread_of_its_families(tmp_path: Path) -> None:
     root = make_project(tmp_path, {"gpu-graphs": Machine(step=0.004, c=0.84, repair=0.0)})
-    assert "the draft costs less, but its c is still nearer" in carried.launches_sentences(root)[0]
+    assert "the draft costs less, but its c is still nearer" in ladder.launches_sentences(root)[0]
     path = root / "data" / "gpu-eager" / "confirmatory-2048.csv"
     table = read_table(path, "confirmatory")
     slow = (table["family"] == table["family"].iloc[0]) & (table["arm"] == "ar")
     for name in ("decode_s", "device_event_s"):
         table.loc[slow, name] *= 1.1  # that family's draft is then a smaller share of its AR step
     write_table(table, path, "confirmatory")
-    assert "by no more than its families spread" in carried.launches_sentences(root)[0]
+    assert "by no more than its families spread" in ladder.launches_sentences(root)[0]
 
 
 def test_a_line_that_misses_its_cells_tells_no_factor_from_the_next(tmp_path: Path) -> None:
     root = make_project(tmp_path)
-    ladder = regimes.ladders(root)[0]
-    assert "does not tell it from" not in carried.ladder_sentence(ladder, 2048, root)
+    modes = regimes.ladders(root)[0]
+    assert "does not tell it from" not in ladder.ladder_sentence(modes, 2048, root)
     path = root / "data" / "gpu-eager" / "cost-model.csv"
     table = read_table(path, "mechanism")
     table.loc[table["variant"] != "ar", "decode_s"] *= 3
     write_table(table, path, "mechanism")
-    told = carried.ladder_sentence(regimes.ladders(root)[0], 2048, root)
+    told = ladder.ladder_sentence(regimes.ladders(root)[0], 2048, root)
     assert "is off by" in told and "does not tell it from" in told
 
 
 def test_the_ladder_goes_from_the_published_engine_to_the_best_k(made: Path, tmp_path: Path) -> None:
-    ladder = regimes.ladders(made)[0]
-    assert [one.name for one in ladder] == ["gpu-eager", "gpu-graphs", "gpu-compiled"]
-    rows = carried.steps(ladder, 2048, made)
+    modes = regimes.ladders(made)[0]
+    assert [one.name for one in modes] == ["gpu-eager", "gpu-graphs", "gpu-compiled"]
+    rows = ladder.steps(modes, 2048, made)
     assert [row["SpecDec"] for row in rows[:2]] == ["reference, k = 4", "repair-free, bonus, k = 4"]
     assert {row["SpecDec"] for row in rows[2:]} == {"repair-free, bonus, k = 1"}, "the last regime's best k"
-    assert [row["source"] for row in rows[2:]] == [one.label for one in ladder]
+    assert [row["source"] for row in rows[2:]] == [one.label for one in modes]
     assert rows[0]["times the rung before"] == "first"
     measured = [str(row["R measured"]) for row in rows]
     assert ["at its own acceptance" in cell for cell in measured] == [False, True, True, False, False]
     assert "not run" not in measured and "(4 cells)" in measured[1], "the cost line's test ran them"
     assert rows[0]["R against the best AR"] == pytest.approx(float(str(rows[0]["R by the line"])) / 20)
-    told = carried.ladder_sentence(ladder, 2048, made)
+    told = ladder.ladder_sentence(modes, 2048, made)
     assert "(synthetic, by the cost line)" in told and "20.0 times as fast" in told
     root = make_project(tmp_path, {"gpu-compiled": Machine(step=0.001, c=0.05, repair=0.0)})
-    names = [row["source"] for row in carried.steps(regimes.ladders(root)[0], 2048, root)]
+    names = [row["source"] for row in ladder.steps(regimes.ladders(root)[0], 2048, root)]
     assert "gpu-graphs (synthetic)" not in names, "it ran at another k than the last regime's best"
 
 
@@ -381,16 +382,16 @@ def test_a_rung_whose_cells_failed_says_so_and_shows_their_range(tmp_path: Path)
     root = make_project(tmp_path)
     path = root / "data" / "gpu-eager" / "confirmatory-2048.csv"
     write_table(read_table(path, "confirmatory").assign(throttled=True), path, "confirmatory")
-    rows = carried.steps(regimes.ladders(root)[0], 2048, root)
+    rows = ladder.steps(regimes.ladders(root)[0], 2048, root)
     cells: Any = one_of(root, "gpu-eager").families
     spread = text.span(cells[cells["context_tokens"] == 2048]["R"])
     assert str(rows[0]["R measured"]).endswith(f"(all\u00a0families): {spread}; 0 of 16 passed the checks")
     (root / "data" / "gpu-eager" / "cost-model.csv").unlink()
-    rows = carried.steps(regimes.ladders(root)[0], 2048, root)
+    rows = ladder.steps(regimes.ladders(root)[0], 2048, root)
     assert rows[1]["R measured"] == "not run", "another engine than the run's"
     point = next(p for p in regimes.points(root) if p.source == "gpu-text" and p.context == 2048)
     assert point.results is not None
-    assert carried._measured(point, regimes.engine_of(point.results)) == "run at its own acceptance only"
+    assert ladder._measured(point, regimes.engine_of(point.results)) == "run at its own acceptance only"
 
 
 def test_the_first_page_says_whether_what_pays_still_pays_with_prefill(tmp_path: Path) -> None:
@@ -499,9 +500,9 @@ def test_without_two_modes_nothing_is_claimed(
     for name in ("gpu-graphs", "gpu-compiled"):
         shutil.rmtree(root / "data" / name)
     assert regimes.ladders(root) == []
-    carried.show_launches(root)
+    ladder.show_launches(root)
     assert shown[-1].startswith("Not shown:")
-    carried.show_ladders(root)
+    ladder.show_ladders(root)
     assert "make runs PROFILE=gpu-compiled" in "".join(shown[1:])
     assert [line.count("PROFILE=") for line in carried.absent(root)] == [1], "an eager one is there"
 
@@ -525,7 +526,7 @@ def test_a_committed_profile_need_not_have_every_phase(made: Path, monkeypatch: 
 
 
 def test_the_line_without_a_repair_says_nothing_of_the_reference_engine(made: Path) -> None:
-    rungs = carried.rungs([one_of(made, "gpu-compiled")], 2048, made)
+    rungs = ladder.rungs([one_of(made, "gpu-compiled")], 2048, made)
     assert [str(engine) for _, _, engine in rungs][0] == "repair-free, bonus, k = 4"
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.checks import CHECKS
-from specdec_lib.design import Profile, plan
+from specdec_lib.design import Profile
 from specdec_lib.pairs import ALIASES, PAIRS
+from specdec_lib.plan import plan
 from specdec_lib.prompts import load_families, load_sources
 from specdec_lib.report import folders, style, text
 from specdec_lib.report.style import number
