@@ -280,6 +280,10 @@ def test_folders_that_differ_in_the_machine_alone_are_named_as_such(tmp_path: Pa
     told = regimes.twin_sentences(root)
     assert "`gpu-text` and `my-gpu-text` ran the same pair" in told[0]
     assert "differs by 0 to 50.0\u00a0% from" in told[0]
+    assert "and k in two runs" in told[0], "the same hardware"
+    record = root / "data" / "my-gpu-text" / "provenance.json"
+    record.write_text(record.read_text().replace("Example GPU", "Another GPU"))
+    assert "each on its own hardware" in regimes.twin_sentences(root)[0]
 
 
 # -- findings

@@ -238,7 +238,7 @@ def show_overview(root: Path | None = None) -> None:
 
 
 def twin_sentences(root: Path | None = None) -> list[str]:
-    """Folders that differ in the machine alone, at its own acceptance: how near their means are, and their families."""
+    """Folders that differ in hardware or run alone, at their own acceptance: how near means are, and families."""
     told = []
     for one, other in combinations([one for one in folders.measured(root) if not one.scripted], 2):
         if (one.profile.pair, one.mode, engine_of(one)) != (other.profile.pair, other.mode, engine_of(other)):
@@ -246,11 +246,12 @@ def twin_sentences(root: Path | None = None) -> list[str]:
         both: Any = one.families.merge(other.families, on=["context_tokens", "family"]).dropna(
             subset=["R_x", "R_y"]
         )
+        apart = ", each on its own hardware" if machine_of(one) != machine_of(other) else " in two runs"
         for context, part in both.groupby("context_tokens", sort=True):
             means = text.listed(number(geometric_mean(part[R])) for R in ("R_x", "R_y"))
             off = (part["R_y"] / part["R_x"] - 1) * 100
             told.append(
-                f"{one.named} and {other.named} ran the same pair, texts, engine and k, each on its own machine: at "
+                f"{one.named} and {other.named} ran the same pair, texts, engine and k{apart}: at "
                 f"{text.context_name(int(context))} R_GM over {text.families(len(part))} is {means}, while a single "
                 f"family's R differs by {text.span(off, '%')} from the one to the other."
             )
