@@ -52,7 +52,7 @@ def make_checkpoint(folder: Path, shape: Mapping[str, Any], seed: int, device: s
     """A folder in Hugging Face layout: config.json, tokenizer files, BF16 weights in shards with their index."""
     from safetensors.torch import save_file
 
-    from specdec_lib.model import ModelConfig
+    from specdec_lib.config import ModelConfig
     from specdec_lib.weights import RandomWeights, random_weights
 
     folder.mkdir(parents=True, exist_ok=True)

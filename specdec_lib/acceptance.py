@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -83,7 +83,7 @@ class Imposed(Acceptance):
     """
 
     def __init__(self, tokens: Sequence[int], passes: Sequence[bool]) -> None:
-        self.tokens, self.passes = list(tokens), list(passes)
+        self.tokens, self.passes = listed(tokens, "the script"), listed(passes, "the trace")
 
     def begin(self, max_new_tokens: int, target: DecoderModel) -> None:
         check_trace(self.tokens, self.passes, max_new_tokens, target.config.vocab)
@@ -138,6 +138,17 @@ class Recorded(Acceptance):
                     }
                 )  # fmt: skip
         return found
+
+
+def listed(values: Any, what: str) -> list[Any]:
+    """``values`` as a list; ``InvalidSetting`` for what is none, such as None or a single id."""
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+        raise InvalidSetting(
+            f"{what} is a {type(values).__name__}",
+            expected="a list with one entry per output position",
+            remedy="give a list, such as autoregressive(...).tokens",
+        )
+    return list(values)
 
 
 def check_trace(tokens: Sequence[int], passes: Sequence[bool], needed: int, vocab: int) -> None:

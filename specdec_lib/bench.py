@@ -17,7 +17,7 @@ from .files import canonical_json, sha256_text
 from .formats import has_format
 from .generation import Generation, Round
 from .host import HostTraffic
-from .load import Snapshot, cpu_mhz, others_share, peak_rss_bytes
+from .load import Snapshot, cpu_mhz, on_free_core, others_share, peak_rss_bytes
 from .model import DecoderModel
 from .naive import naive_pair
 from .numerics import width_rows
@@ -150,9 +150,10 @@ def mechanism(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     outputs: dict[str, list[int]] = {}
     for repeat in range(1, spec["repeats"] + 1):
         for position, v in enumerate(variants if repeat % 2 else reversed(variants)):
-            before = Snapshot.take()
-            done = bench.run(v)
-            share = others_share(before, Snapshot.take())
+            with on_free_core(pair.device, bench.cell.mode):
+                before = Snapshot.take()
+                done = bench.run(v)
+                share = others_share(before, Snapshot.take())
             outputs.setdefault(v.name, done.tokens)
             row = {"variant": v.name, "repeat": repeat, "position": position, **counts(done, v)}
             load = {"others_cpu_share": share, "cpu_mhz": cpu_mhz()}
@@ -215,7 +216,8 @@ def costs(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     rows = []
     for repeat in range(1, spec["repeats"] + 1):
         for v in variants if repeat % 2 else reversed(variants):
-            done = bench.run(v, instrument=True)
+            with on_free_core(pair.device, bench.cell.mode):
+                done = bench.run(v, instrument=True)
             stages = {f"{stage}_s": seconds for stage, seconds in done.stage_seconds.items()}
             rows.append({"variant": v.name, "repeat": repeat, **counts(done, v), **stages})
     return {"rows": rows}

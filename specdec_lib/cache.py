@@ -5,6 +5,7 @@ Rolling back *is* setting the length: rows beyond it are never read, and the nex
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import torch
@@ -12,8 +13,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from .errors import CacheError, ContextTooLong
+from .errors import CacheError, CannotWrite, ContextTooLong
 from .files import atomic_write
+
+DIGEST = "sha256"  # of the tensors, among the metadata of a stored prefill
 
 
 class KVCache:
@@ -84,15 +87,27 @@ class KVCache:
         self.length -= n
         self.position.sub_(n)
 
-    def save(self, path: str | Path, logits: Tensor, of: dict[str, str] | None = None) -> None:
-        """Store the held tokens and the logits after the last one, whole or not at all. ``of``: what they belong to."""
-        held = slice(0, self.length)
+    def save(
+        self, path: str | Path, logits: Tensor, of: dict[str, str] | None = None, length: int | None = None
+    ) -> None:
+        """Store the first ``length`` tokens (all held ones) and the logits after them, whole or not at all.
+
+        ``of``: what they belong to. The file holds a digest of its tensors. Raises ``CannotWrite``.
+        """
+        held = slice(0, self.length if length is None else length)
         tensors = {
             "keys": self.keys[:, :, held].contiguous().cpu(),
             "values": self.values[:, :, held].contiguous().cpu(),
             "logits": logits.contiguous().cpu(),
         }
-        atomic_write(path, save(tensors, of))
+        try:
+            atomic_write(path, save(tensors, {**(of or {}), DIGEST: _digest(tensors)}))
+        except OSError as fault:
+            raise CannotWrite(
+                f"{Path(path).name} cannot be written: {fault.strerror or fault}",
+                expected="a file in a folder that can be written to, and room on the disk",
+                remedy="choose another path",
+            ) from fault
 
     def load(self, path: str | Path, of: dict[str, str] | None = None) -> Tensor:
         """Fill this cache from ``save``'s file; return its logits.
@@ -100,10 +115,10 @@ class KVCache:
         Raises ``CacheError`` for a damaged file, or one that was stored with another ``of``, and then leaves the cache
         as it was.
         """
-        remedy = "delete the file; the prefill is computed again"
+        remedy = "delete the file, then compute the prefill and save it again"
         try:
-            with safe_open(str(path), framework="pt", device=str(self.keys.device)) as file:
-                keys, values, logits = (file.get_tensor(name) for name in ("keys", "values", "logits"))
+            with safe_open(str(path), framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in ("keys", "values", "logits")}
                 found = file.metadata() or {}
         except (SafetensorError, OSError) as fault:
             raise CacheError(
@@ -111,12 +126,19 @@ class KVCache:
                 expected="a prefill written by KVCache.save",
                 remedy=remedy,
             ) from fault
+        if found.pop(DIGEST, "") != _digest(tensors):
+            raise CacheError(
+                f"{Path(path).name} is damaged: its digest does not fit",
+                expected="a prefill as KVCache.save wrote it",
+                remedy=remedy,
+            )
         if found != (of or {}):
             raise CacheError(
                 f"{Path(path).name} belongs to {found or 'nothing that is known'}",
                 expected=f"{of or 'no owner'}",
                 remedy=remedy,
             )
+        keys, values, logits = (tensor.to(self.keys.device) for tensor in tensors.values())
         length = keys.shape[2] if keys.dim() == 4 else 0
         fits = keys.shape == values.shape == (*self.keys.shape[:2], length, self.keys.shape[3])
         if not fits or not 0 < length <= self.capacity or keys.dtype != self.keys.dtype:
@@ -130,3 +152,8 @@ class KVCache:
         self.length = length
         self.position.fill_(length)
         return logits
+
+
+def _digest(tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of what would be stored without metadata."""
+    return hashlib.sha256(save(tensors)).hexdigest()

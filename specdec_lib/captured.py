@@ -16,13 +16,13 @@ from typing import NamedTuple
 import torch
 
 from .acceptance import Acceptance, Greedy, Imposed
-from .decoding import check_prompt, check_request
 from .errors import InvalidSetting, OutOfDeviceMemory
 from .graphs import GraphEngine, GraphGeneration
 from .model import DecoderModel
 from .modes import MODES
-from .prefilled import Prefilled, check_room
+from .prefilled import Prefilled, prefilled_for
 from .proposers import DraftFree, DraftModel, ForcedDraft, Proposer, Scripted
+from .request import check_prompt, check_request, check_room
 
 GRAIN = 2048  # capacities are multiples of it: a prompt that grows a little needs no new graphs
 
@@ -51,7 +51,8 @@ def autoregressive(
     Raises what that does, and ``NoCudaDevice``, ``TritonMissing``, ``UnsupportedDevice``, ``OutOfDeviceMemory``; no
     ``eos``.
     """
-    ids, stop = check_prompt(target, prompt), check_request(max_new_tokens, eos)
+    ids = check_prompt(target, prompt)
+    stop = check_request(target, max_new_tokens, eos)
     _check_mode(mode, stop)
     check_room(target, len(ids), max_new_tokens)
     engine = engine_for(target, None, 0, mode, len(ids) + max_new_tokens)
@@ -78,7 +79,8 @@ def speculative(
 
     Raises what that does, and ``NoCudaDevice``, ``TritonMissing``, ``UnsupportedDevice``, ``OutOfDeviceMemory``.
     """
-    ids, stop = check_prompt(target, prompt), check_request(max_new_tokens, eos)
+    ids = check_prompt(target, prompt)
+    stop = check_request(target, max_new_tokens, eos)
     _check_mode(mode, stop)
     if not bonus or formulation != "repair-free":
         raise InvalidSetting(
@@ -95,7 +97,7 @@ def speculative(
     start = None
     if plan.draft:
         draft = plan.draft
-        start = draft.prefilled or Prefilled.compute(draft.model, ids, max_new_tokens, draft.chunk)
+        start = prefilled_for(draft.model, ids, max_new_tokens, draft.prefilled, draft.chunk)
     return engine.speculative(
         ids, max_new_tokens, script=plan.script, passes=plan.passes, prefilled=prefilled, draft_prefilled=start,
         instrument=instrument,

@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .decoding import FORMULATIONS, autoregressive, speculative
+from .config import ModelConfig
+from .decoding import autoregressive, speculative
 from .formats import has_format
-from .model import DecoderModel, ModelConfig, prefill
+from .model import DecoderModel, prefill
 from .pairs import Pair
 from .prefilled import Prefilled
 from .proposers import DraftModel
+from .protocol import FORMULATIONS
 
 LOGIT_LIMIT = 1e-4  # largest difference, relative to the largest logit, FP32
 NATS_LIMIT = 0.1  # mean log-probability per token that SpecDec's text may lose against AR's

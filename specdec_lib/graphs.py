@@ -19,7 +19,6 @@ import torch
 
 from .acceptance import check_trace
 from .capture import Captured, Replayable
-from .decoding import check_prompt, check_request
 from .errors import (
     ContextTooLong,
     InvalidPrompt,
@@ -32,7 +31,8 @@ from .host import HostTraffic
 from .kernels import MAX_ROWS
 from .model import DecoderModel
 from .modes import check_engine, decoder, new_state
-from .prefilled import Prefilled
+from .prefilled import Prefilled, prefilled_for
+from .request import check_new_tokens, check_prompt
 from .timing import Stopwatch
 
 
@@ -266,7 +266,7 @@ class GraphEngine:
     ) -> tuple[list[int], Prefilled, Prefilled | None]:
         """Check the request and bring both prefills into the captured caches. Not part of the timed region."""
         ids = check_prompt(self.target, prompt)
-        check_request(new, None)
+        check_new_tokens(new)
         if len(ids) < 2:
             raise InvalidPrompt(
                 "a prompt of one token",
@@ -279,13 +279,11 @@ class GraphEngine:
                 expected=f"at most {self.capacity}, the capacity of the captured graphs",
                 remedy="build the engine with a larger capacity, or shorten the prompt",
             )
-        start = prefilled or Prefilled.compute(self.target, ids, new)
-        start.rewind(self.target, ids, new)
+        start = prefilled_for(self.target, ids, new, prefilled)
         self._load(start, self.target_cache)
         if not (with_draft and self.draft and self.draft_cache):
             return ids, start, None
-        draft_start = draft_prefilled or Prefilled.compute(self.draft, ids, new)
-        draft_start.rewind(self.draft, ids, new)
+        draft_start = prefilled_for(self.draft, ids, new, draft_prefilled)
         self._load(draft_start, self.draft_cache)
         return ids, start, draft_start
 

@@ -21,7 +21,8 @@ from .tokenizer import ByteTokenizer, Tokenizer, load_tokenizer_folder
 if TYPE_CHECKING:
     import torch
 
-    from .model import DecoderModel, ModelConfig
+    from .config import ModelConfig
+    from .model import DecoderModel
 
 Place = str | Path
 DRAFT_SHA256 = {
@@ -191,7 +192,7 @@ _Prepared = tuple[Tokenizer, _Half, _Half]
 
 
 def _prepare_random(spec: PairSpec, device: torch.device) -> _Prepared:
-    from .model import ModelConfig
+    from .config import ModelConfig
     from .weights import RandomWeights, random_weights
 
     assert spec.shapes
@@ -205,7 +206,7 @@ def _prepare_random(spec: PairSpec, device: torch.device) -> _Prepared:
 
 
 def _prepare_smol(spec: PairSpec, device: torch.device) -> _Prepared:
-    from .model import ModelConfig
+    from .config import ModelConfig
     from .weights import EMBEDDING, check_folder, load_weights
 
     folder, draft_folder = smollm2.ready_folder(), sources.ROOT / "data" / "models" / "smol-draft"
@@ -229,7 +230,7 @@ def _prepare_folders(spec: PairSpec, device: torch.device) -> _Prepared:
     so nothing is lost, the draft cannot propose an id that the target lacks, and the target cannot choose one
     that the draft cannot read.
     """
-    from .model import ModelConfig
+    from .config import ModelConfig
     from .weights import EMBEDDING, HEAD, check_folder, load_weights
 
     assert spec.places

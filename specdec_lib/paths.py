@@ -13,9 +13,9 @@ DESIGN_FILE = "design.toml"
 _NOT_ENGINE = ("pipeline", "report")
 # What a measured time or token depends on. A change elsewhere leaves finished jobs valid.
 _MEASURING = (
-    "acceptance", "bandwidth", "bench", "cache", "calibrate", "decoding", "generation", "host", "load", "model",
-    "naive", "numerics", "pairs", "prefilled", "projection", "prompts", "proposers", "timing", "tokenizer",
-    "variants", "weights", "worker",
+    "acceptance", "bandwidth", "bench", "cache", "calibrate", "config", "decoding", "generation", "host", "load",
+    "model", "naive", "numerics", "pairs", "prefilled", "projection", "prompts", "proposers", "protocol", "request",
+    "timing", "tokenizer", "variants", "weights", "worker",
 )  # fmt: skip
 # And, where both arms replay captured graphs, also on these and on the kernels.
 _CAPTURED = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,17 +13,8 @@ from .cache import KVCache
 from .errors import CacheError, ContextTooLong, InvalidSetting, is_count
 from .files import canonical_json, sha256_text
 from .model import DecoderModel, prefill
+from .request import check_new_tokens, check_prompt, check_room
 from .timing import now
-
-
-def check_room(model: DecoderModel, prompt: int, new: int) -> None:
-    """Raise ``ContextTooLong`` unless ``prompt`` + ``new`` tokens fit the model's positions."""
-    if prompt + new > model.config.max_positions:
-        raise ContextTooLong(
-            f"{prompt} prompt + {new} new tokens for {model.name}",
-            expected=f"at most {model.config.max_positions} positions",
-            remedy="shorten the prompt or generate fewer tokens",
-        )
 
 
 @dataclass
@@ -45,9 +37,14 @@ class Prefilled:
 
     @classmethod
     def compute(
-        cls, model: DecoderModel, prompt: list[int], max_new_tokens: int, chunk: int = 2048
+        cls, model: DecoderModel, prompt: Sequence[int] | str, max_new_tokens: int, chunk: int = 2048
     ) -> Prefilled:
-        """Run the prompt; the cache gets room for exactly prompt + new tokens. ``chunk``: tokens per forward."""
+        """Run the prompt; the cache gets room for exactly prompt + new tokens. ``chunk``: tokens per forward.
+
+        Raises ``InvalidPrompt``, ``InvalidSetting``, ``ContextTooLong``.
+        """
+        prompt = check_prompt(model, prompt)
+        check_new_tokens(max_new_tokens)
         if not is_count(chunk):
             raise InvalidSetting(
                 f"chunk = {chunk!r}", expected="an integer >= 1", remedy="leave it out for 2048"
@@ -57,7 +54,7 @@ class Prefilled:
         ids = torch.tensor(prompt, device=model.device)
         start = now(model.device)
         logits = prefill(model, ids, cache, chunk)
-        return cls(cache, logits, now(model.device) - start, model, list(prompt))
+        return cls(cache, logits, now(model.device) - start, model, prompt)
 
     def rewind(self, model: DecoderModel, prompt: list[int], max_new_tokens: int) -> None:
         """Forget what earlier runs appended; ``CacheError`` if this is another model's state, or another prompt's, and
@@ -79,19 +76,55 @@ class Prefilled:
         self.cache.trim(self.cache.length - self.length)
 
     def save(self, path: str | Path) -> None:
-        """Store cache and logits, whole or not at all (seconds are the caller's to record)."""
-        self.cache.save(path, self.logits, _owner(self.model, self.prompt))
+        """Store the prompt's keys, values and logits, whole or not at all (seconds are the caller's to record).
+
+        What runs appended stays out. Raises ``CannotWrite``.
+        """
+        self.cache.save(path, self.logits, _owner(self.model, self.prompt), self.length)
 
     @classmethod
     def load(
         cls, path: str | Path, model: DecoderModel, prompt: list[int], max_new_tokens: int, seconds: float
     ) -> Prefilled:
-        """Read what ``save`` stored for this model and prompt; ``CacheError`` if damaged, or of others."""
+        """Read what ``save`` stored for this model and prompt; ``CacheError`` if damaged, or of others.
+
+        "This model" is one of this name whose weights give the same fingerprint.
+        """
         cache = model.new_cache(len(prompt) + max_new_tokens)
         logits = cache.load(path, _owner(model, prompt))
         return cls(cache, logits, seconds, model, list(prompt))
 
 
 def _owner(model: DecoderModel, prompt: list[int]) -> dict[str, str]:
-    """What a stored prefill belongs to, as far as a file can say it: weights are told apart by the design's hash."""
-    return {"model": model.name, "prompt": sha256_text(canonical_json(prompt))}
+    """What a stored prefill belongs to, as far as a file can say it."""
+    return {"model": f"{model.name} {model.fingerprint}", "prompt": sha256_text(canonical_json(prompt))}
+
+
+def prefilled_for(
+    model: DecoderModel,
+    prompt: list[int],
+    max_new_tokens: int,
+    given: Prefilled | None = None,
+    chunk: int = 2048,
+) -> Prefilled:
+    """``given``, rewound to the prompt, or one that is computed now. Raises what ``compute`` and ``rewind`` raise."""
+    if given is None:
+        return Prefilled.compute(model, prompt, max_new_tokens, chunk)
+    if not isinstance(given, Prefilled):
+        raise InvalidSetting(
+            f"prefilled is a {type(given).__name__}",
+            expected="a Prefilled of this model and prompt",
+            remedy="Prefilled.compute(model, prompt, max_new_tokens), or leave prefilled out",
+        )
+    given.rewind(model, prompt, max_new_tokens)
+    return given
+
+
+def check_apart(start: Prefilled, proposer: object) -> None:
+    """Refuse one prefill for target and draft: both would write their own text into the same cache."""
+    if getattr(proposer, "cache", None) is start.cache:
+        raise CacheError(
+            "target and draft were given the same prefill",
+            expected="a cache for each, also where one model plays both parts",
+            remedy="Prefilled.compute(model, prompt, max_new_tokens) once for each",
+        )

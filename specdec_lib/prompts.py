@@ -77,7 +77,7 @@ _SOURCE_OPTIONAL = {"note", "path"}
 
 def _read_toml(path: Path, table: str) -> list[dict[str, Any]]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # an editor may put a mark in front
     except FileNotFoundError as error:
         raise PromptTextDamaged(
             f"{path.name} is missing", expected=f"{path}", remedy="restore data/prompts from the repository"

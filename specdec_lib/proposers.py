@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .acceptance import check_trace
+from .acceptance import check_trace, listed
 from .cache import KVCache
+from .calibrate import parse_device
 from .errors import InvalidSetting, is_count
 from .model import DecoderModel, check_model
-from .prefilled import Prefilled
+from .prefilled import Prefilled, prefilled_for
 
 
 class Proposer:
@@ -37,6 +38,12 @@ class Proposer:
 
     def commit(self, accepted: int, tokens: Tensor, known: list[int]) -> None:
         """``accepted`` proposals stood and ``tokens`` were committed (``known`` are the same ids on the host)."""
+        if not hasattr(self, "text"):
+            raise InvalidSetting(
+                f"{type(self).__name__} does not know its prompt",
+                expected="a begin that calls super().begin(prompt, max_new_tokens)",
+                remedy="add this call to its begin, or leave begin out",
+            )
         self.text += known
 
     def catch_up(self, leave: int) -> None:
@@ -58,8 +65,7 @@ class DraftModel(Proposer):
 
     def begin(self, prompt: list[int], max_new_tokens: int) -> None:
         super().begin(prompt, max_new_tokens)
-        start = self.prefilled or Prefilled.compute(self.model, prompt, max_new_tokens, self.chunk)
-        start.rewind(self.model, prompt, max_new_tokens)
+        start = prefilled_for(self.model, prompt, max_new_tokens, self.prefilled, self.chunk)
         self.cache: KVCache = start.cache
         self.prefill_seconds = start.seconds
         self.next = start.logits.argmax(-1)  # the draft's choice after everything in its cache
@@ -112,7 +118,8 @@ class ForcedDraft(DraftModel):
         prefilled: Prefilled | None = None,
     ) -> None:
         super().__init__(model, prefilled)
-        self.tokens, self.passes = list(tokens), list(passes)
+        self.tokens, self.passes = listed(tokens, "the script"), listed(passes, "the trace")
+        self.own: dict[int, Tensor] = {}
 
     def begin(self, prompt: list[int], max_new_tokens: int) -> None:
         check_trace(self.tokens, self.passes, max_new_tokens, self.model.config.vocab)
@@ -132,7 +139,7 @@ class ForcedDraft(DraftModel):
 
         Raises ``InvalidSetting`` if some position was never proposed, as with a bonus.
         """
-        if sorted(self.own) != list(range(len(self.own))) or not all(self.passes):
+        if not self.own or sorted(self.own) != list(range(len(self.own))) or not all(self.passes):
             raise InvalidSetting(
                 "this run did not propose every position after the given text",
                 expected="a run without bonus in which everything passes",
@@ -148,7 +155,7 @@ class Scripted(Proposer):
     """
 
     def __init__(self, script: Sequence[int] | Callable[[int, int], Sequence[int]]) -> None:
-        self.script = script
+        self.script = script if callable(script) else listed(script, "the script")
 
     def begin(self, prompt: list[int], max_new_tokens: int) -> None:
         super().begin(prompt, max_new_tokens)
@@ -171,14 +178,14 @@ class DraftFree(Proposer):
     """Perfect candidates at no cost: the target's own recorded continuation, held on the device. An oracle."""
 
     def __init__(self, tokens: Sequence[int], device: torch.device | str = "cpu") -> None:
-        ids = list(tokens)
+        ids = listed(tokens, "the recorded text")
         if wrong := [i for i in ids if not is_count(i, least=0)]:
             raise InvalidSetting(
                 f"token id {wrong[0]!r} in the recorded text",
                 expected="integers >= 0",
                 remedy="record the target's own output, such as autoregressive(...).tokens",
             )
-        self.tokens = torch.tensor(ids, dtype=torch.int64, device=device)
+        self.tokens = torch.tensor(ids, dtype=torch.int64, device=parse_device(device))
         self.largest_id = max(ids, default=-1)
 
     def begin(self, prompt: list[int], max_new_tokens: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .model import ModelConfig
+    from .config import ModelConfig
 
 FUSED_PER_LAYER = 6  # qkv, attention, merge, out, gate and up, down
 FUSED_AROUND = 3  # embedding, head, argmax

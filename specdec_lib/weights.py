@@ -13,8 +13,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from .config import ModelConfig
 from .errors import UnsupportedModel, WeightsDamaged
-from .model import ModelConfig
 from .sources import find_folder, weight_files
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -156,3 +156,12 @@ def _random(name: str, shape: tuple[int, ...], rule: RandomWeights, device: torc
     if rule.noise:
         tensor += rule.noise * normal("noise")
     return tensor
+
+
+def fingerprint(tensors: list[Tensor], each: int = 64) -> str:
+    """16 hex digits by which the weights of two models are told apart: a hash over values spread over every tensor.
+
+    Training or another seed changes nearly all values, so a sample will do; it is no proof against a single edit.
+    """
+    sample = [t.flatten()[:: max(1, t.numel() // each)][:each].float() for t in tensors]
+    return hashlib.sha256(torch.cat(sample).cpu().numpy().tobytes()).hexdigest()[:16]

@@ -26,7 +26,7 @@ from .errors import OutOfDeviceMemory
 from .files import canonical_json, sha256_text
 from .generation import Generation
 from .jobs import DONE, write_job
-from .load import Snapshot, cpu_mhz, others_share, peak_rss_bytes, seen_share
+from .load import Snapshot, cpu_mhz, on_free_core, others_share, peak_rss_bytes, seen_share
 from .model import DecoderModel
 from .nvml import gpu_columns
 from .pairs import Pair
@@ -102,13 +102,16 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
         planned = [run for run in spec["runs"] if run["family"] == family]
         arms = list(dict.fromkeys(run["arm"] for run in planned))
         run_arm = _arms(spec, pair, store, family, needs_draft="spec" in arms)
-        for arm in arms * spec["warmup_repeats"]:
+        # One order in both blocks, speculation first: in the captured modes its engine has AR's graph too, so both
+        # processes capture the same graphs at the same addresses.
+        for arm in sorted(arms, reverse=True) * spec["warmup_repeats"]:
             run_arm(arm, False, None if number == 0 else min(WARM_TOKENS, spec["new_tokens"]))
         for run in planned:
             for left in reversed(range(again["times"] + 1)):
-                before = Snapshot.take()
-                done = run_arm(run["arm"], False)
-                share = others_share(before, Snapshot.take())
+                with on_free_core(pair.device, spec.get("mode", "eager")):
+                    before = Snapshot.take()
+                    done = run_arm(run["arm"], False)
+                    share = others_share(before, Snapshot.take())
                 load = {"others_cpu_share": share, "cpu_mhz": cpu_mhz()}
                 row = {**run, **_row(done, pair), **load, **gpu_columns(pair.device, done.device_seconds)}
                 if not left or seen_share(share, done.seconds, pair.device) <= again["limit"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save, save_file
 
-from specdec_lib.cache import KVCache
-from specdec_lib.errors import CacheError, ContextTooLong
+from specdec_lib.cache import DIGEST, KVCache
+from specdec_lib.errors import CacheError, CannotWrite, ContextTooLong
+from specdec_lib.model import DecoderModel
 from specdec_lib.pairs import Pair
 from specdec_lib.prefilled import Prefilled
+from specdec_lib.weights import RandomWeights, fingerprint, random_weights
 from tests.engine_tools import PROMPT, cache_of
 
 LAYERS, HEADS, DIM, CAPACITY = 2, 3, 4, 12
@@ -127,7 +131,17 @@ def test_a_saved_cache_comes_back(saved: Path) -> None:
 
 
 def _rewrite(path: Path, **changes: Any) -> None:
-    save_file({k: v for k, v in (load_file(path) | changes).items() if v is not None}, path)
+    """Store other tensors, with the digest that fits them: the shapes are what is wrong."""
+    tensors = {k: v for k, v in (load_file(path) | changes).items() if v is not None}
+    save_file(tensors, path, {DIGEST: hashlib.sha256(save(tensors)).hexdigest()})
+
+
+def _flip(path: Path, name: str) -> None:
+    tensors = load_file(path)
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    tensors[name].view(-1).view(torch.uint8)[5] ^= 1
+    save_file(tensors, path, metadata)
 
 
 DAMAGES = {
@@ -148,6 +162,10 @@ DAMAGES = {
         path, keys=torch.zeros(LAYERS, HEADS, 13, DIM), values=torch.zeros(LAYERS, HEADS, 13, DIM)
     ),
     "another dtype": lambda path: _rewrite(path, keys=torch.zeros(LAYERS, HEADS, 3, DIM).bfloat16()),
+    "a flipped bit of the keys": lambda path: _flip(path, "keys"),
+    "a flipped bit of the values": lambda path: _flip(path, "values"),
+    "a flipped bit of the logits": lambda path: _flip(path, "logits"),
+    "no digest": lambda path: save_file(load_file(path), path),
     "keys of no shape": lambda path: _rewrite(path, keys=torch.zeros(5)),
 }
 
@@ -179,6 +197,44 @@ def test_decoding_goes_on_from_a_stored_prefill(tiny_pair: Pair, tmp_path: Path)
     for model, prompt in ((tiny_pair.target, PROMPT[::-1]), (tiny_pair.draft, PROMPT)):
         with pytest.raises(CacheError, match="belongs to"):
             Prefilled.load(tmp_path / "p.safetensors", model, prompt, 8, seconds=0)
+
+
+def test_a_prefill_stored_after_a_run_holds_the_prompt_alone(tiny_pair: Pair, tmp_path: Path) -> None:
+    from specdec_lib.decoding import autoregressive
+
+    start = Prefilled.compute(tiny_pair.target, PROMPT, 8)
+    text = autoregressive(tiny_pair.target, PROMPT, 8, prefilled=start).tokens
+    start.save(tmp_path / "p.safetensors")
+    assert load_file(tmp_path / "p.safetensors")["keys"].shape[2] == len(PROMPT)
+    loaded = Prefilled.load(tmp_path / "p.safetensors", tiny_pair.target, PROMPT, 8, seconds=0)
+    assert autoregressive(tiny_pair.target, PROMPT, 8, prefilled=loaded).tokens == text
+
+
+def test_a_stored_prefill_of_other_weights_under_the_same_name(tiny_pair: Pair, tmp_path: Path) -> None:
+    """Two folders may have one name; their keys fit in shape, and would give a wrong text without a sign of it."""
+    config = tiny_pair.target.config
+    one, other, again = (
+        DecoderModel(config, random_weights(config, RandomWeights(seed)), name="m") for seed in (1, 2, 1)
+    )
+    Prefilled.compute(one, PROMPT, 8).save(tmp_path / "p.safetensors")
+    with pytest.raises(CacheError, match="belongs to"):
+        Prefilled.load(tmp_path / "p.safetensors", other, PROMPT, 8, seconds=0)
+    assert Prefilled.load(tmp_path / "p.safetensors", again, PROMPT, 8, seconds=0).length == len(PROMPT)
+
+
+def test_every_tensor_counts_for_the_fingerprint(tiny_pair: Pair) -> None:
+    config = tiny_pair.target.config
+    weights = random_weights(config, RandomWeights(1))
+    seen = {fingerprint(list(weights.values()))}
+    for name in weights:
+        seen.add(fingerprint([t * (1.01 if key == name else 1) for key, t in weights.items()]))
+    assert len(seen) == 1 + len(weights)
+
+
+def test_a_place_that_cannot_be_written_to(tiny_pair: Pair, tmp_path: Path) -> None:
+    with pytest.raises(CannotWrite, match=tmp_path.name) as raised:
+        Prefilled.compute(tiny_pair.target, PROMPT, 8).save(tmp_path)
+    assert raised.value.remedy and not list(tmp_path.iterdir())
 
 
 def test_rows_behind_the_length_change_no_logit(tiny_pair: Pair) -> None:

@@ -14,9 +14,9 @@ if not torch.cuda.is_available():
 
 from specdec_lib import DraftModel, autoregressive, load_pair, speculative  # noqa: E402
 from specdec_lib.correctness import margin_rows  # noqa: E402
-from specdec_lib.decoding import FORMULATIONS  # noqa: E402
 from specdec_lib.host import HostTraffic  # noqa: E402
 from specdec_lib.prefilled import Prefilled  # noqa: E402
+from specdec_lib.protocol import FORMULATIONS  # noqa: E402
 
 PROMPT = [int(i) for i in torch.randint(0, 320, (300,), generator=torch.Generator().manual_seed(1))]
 

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from specdec_lib.acceptance import Acceptance, Decision
-from specdec_lib.decoding import FORMULATIONS, autoregressive, speculative
+from specdec_lib.decoding import autoregressive, speculative
 from specdec_lib.generation import Generation, Round
 from specdec_lib.host import HostTraffic
 from specdec_lib.model import DecoderModel
 from specdec_lib.pairs import Pair, load_pair
 from specdec_lib.prefilled import Prefilled
 from specdec_lib.proposers import DraftModel, Proposer, Scripted
+from specdec_lib.protocol import FORMULATIONS
 from specdec_lib.trace import watch_rounds
 from tests.engine_tools import (
     PROMPT,

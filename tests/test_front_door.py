@@ -13,13 +13,15 @@ import torch
 
 import specdec_lib
 from specdec_lib import errors
-from specdec_lib.acceptance import Imposed
+from specdec_lib.acceptance import Acceptance, Decision, Imposed
+from specdec_lib.config import ModelConfig
 from specdec_lib.decoding import autoregressive, speculative
 from specdec_lib.design import load_design
-from specdec_lib.model import DecoderModel, ModelConfig
+from specdec_lib.model import DecoderModel
 from specdec_lib.pairs import Pair, load_pair
 from specdec_lib.prefilled import Prefilled
-from specdec_lib.proposers import DraftFree, DraftModel, Scripted
+from specdec_lib.proposers import DraftFree, DraftModel, ForcedDraft, Proposer, Scripted
+from specdec_lib.protocol import FORMULATIONS
 from specdec_lib.weights import RandomWeights, random_weights
 from tests.engine_tools import PROMPT, counted
 
@@ -44,6 +46,7 @@ def refused(error: type[errors.SpecDecError], mention: str, call: Any) -> None:
 PROMPTS = [
     ([], "empty"), ([5, 320], "320"), ([5, -1], "-1"), ([True, 5], "True"), ([1.0], "1.0"), (["5"], "'5'"),
     (None, "None"), (5.5, "5.5"), ([None], "None"), (torch.tensor([1, 2]), "tensor"), ("text", "tokenizer"),
+    (5, "int"), (b"ab", "bytes"), ({1, 2}, "set"),
 ]  # fmt: skip
 
 
@@ -56,6 +59,30 @@ def test_prompts(prompt: Any, mention: str, tiny_pair: Pair, nothing_runs: None)
         )
     refused(errors.InvalidPrompt, mention, lambda: autoregressive(target, prompt, 4))
     refused(errors.InvalidPrompt, mention, lambda: speculative(target, Scripted([]), prompt, 4))
+
+
+def test_half_a_character(tiny_pair: Pair, nothing_runs: None) -> None:
+    refused(errors.InvalidPrompt, "position 2", lambda: autoregressive(tiny_pair.target, "ab\ud800", 4))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "mention"), PROMPTS[:-4], ids=[str(mention) for _, mention in PROMPTS[:-4]]
+)
+def test_prompts_of_a_prefill(prompt: Any, mention: str, tiny_pair: Pair, nothing_runs: None) -> None:
+    refused(errors.InvalidPrompt, mention, lambda: Prefilled.compute(tiny_pair.target, prompt, 4))
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "4", None, True, []], ids=str)
+def test_new_tokens_of_a_prefill(count: Any, tiny_pair: Pair, nothing_runs: None) -> None:
+    refused(
+        errors.InvalidSetting, "max_new_tokens", lambda: Prefilled.compute(tiny_pair.target, PROMPT, count)
+    )
+
+
+def test_a_prefill_of_a_text(tiny_pair: Pair) -> None:
+    text = "What a target verifies"
+    start = Prefilled.compute(tiny_pair.target, text, 4)
+    assert autoregressive(tiny_pair.target, text, 4, prefilled=start).prefill_seconds == start.seconds
 
 
 def test_an_empty_text(tiny_pair: Pair, nothing_runs: None) -> None:
@@ -76,7 +103,7 @@ def test_new_tokens(count: Any, tiny_pair: Pair, nothing_runs: None) -> None:
     ("name", "value"),
     [("k", 0), ("k", -1), ("k", 1.5), ("k", True), ("k", "4"), ("bonus", 2), ("bonus", "no"), ("bonus", None),
      ("formulation", "refrence"), ("formulation", None), ("eos", "</s>"), ("eos", -1), ("eos", [2, None]),
-     ("eos", True)],
+     ("eos", True), ("eos", 320), ("eos", [2, 320]), ("eos", torch.tensor(2)), ("eos", torch.tensor([2]))],
 )  # fmt: skip
 def test_settings(name: str, value: Any, tiny_pair: Pair, nothing_runs: None) -> None:
     draft = DraftModel(tiny_pair.draft)
@@ -168,6 +195,136 @@ def test_scripts_and_traces_hold_ids_and_bools(tiny_pair: Pair) -> None:
             errors.InvalidSetting, mention,
             lambda rule=rule: speculative(target, DraftFree([1] * 4), PROMPT, 4, acceptance=rule),
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [None, 5, "text"], ids=str)
+def test_scripts_and_traces_that_are_no_lists(given: Any, nothing_runs: None, tiny_pair: Pair) -> None:
+    bits = [True] * 4
+    for call in (
+        lambda: Imposed(given, bits), lambda: Imposed([1] * 4, given), lambda: Scripted(given),
+        lambda: DraftFree(given), lambda: ForcedDraft(tiny_pair.draft, given, bits),
+        lambda: ForcedDraft(tiny_pair.draft, [1] * 4, given),
+    ):  # fmt: skip
+        refused(errors.InvalidSetting, f"is a {type(given).__name__}", call)
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "cdua", 5.5], ids=str)
+def test_a_recorded_text_on_a_device_that_is_none(device: Any) -> None:
+    refused(errors.InvalidSetting, "device", lambda: DraftFree([1], device))
+
+
+def test_no_agreement_before_a_run(tiny_pair: Pair) -> None:
+    refused(errors.InvalidSetting, "did not propose", ForcedDraft(tiny_pair.draft, [1], [True]).agreement)
+
+
+@pytest.mark.parametrize("proposed", [None, 5], ids=str)
+def test_proposals_that_are_no_list(proposed: Any, tiny_pair: Pair) -> None:
+    call = lambda: speculative(tiny_pair.target, Scripted(lambda at, k: proposed), PROMPT, 4)  # noqa: E731
+    refused(errors.InvalidSetting, f"the proposer returned {proposed}", call)
+
+
+@pytest.mark.parametrize("wrong", [320, -1])
+def test_a_proposed_tensor_with_an_id_that_the_target_lacks(wrong: int, tiny_pair: Pair) -> None:
+    tensor: Any = torch.tensor([1, wrong])
+    call = lambda: speculative(tiny_pair.target, Scripted(lambda at, k: tensor), PROMPT, 4)  # noqa: E731
+    refused(errors.InvalidSetting, "a token id that", call)
+
+
+class Forgetful(Proposer):
+    """Its begin does not call super's."""
+
+    def begin(self, prompt: list[int], max_new_tokens: int) -> None:
+        pass
+
+    def propose(self, k: int) -> list[int]:
+        return [1] * k
+
+
+def test_a_begin_of_ones_own_without_super(tiny_pair: Pair) -> None:
+    refused(errors.InvalidSetting, "Forgetful", lambda: speculative(tiny_pair.target, Forgetful(), PROMPT, 9))
+
+
+class Wrong(Acceptance):
+    def __init__(self, decision: Any) -> None:
+        self.decision = decision
+
+    def __call__(self, proposals: torch.Tensor, logits: torch.Tensor, position: int) -> Decision:
+        return self.decision
+
+
+def ints(*values: Any, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    return torch.tensor(values, dtype=dtype)
+
+
+DECISIONS = {
+    "none": None,
+    "a count": 1,
+    "a list": [1, [1, 2, 3]],
+    "ints": (1, [1, 2, 3]),
+    "a tensor": ints(1, 2),
+    "three parts": (ints(1), ints(1, 2, 3), ints(1)),
+    "a count of floats": Decision(torch.tensor(1.0), ints(1, 2, 3)),
+    "tokens of int32": Decision(torch.tensor(1), ints(1, 2, 3, dtype=torch.int32)),
+    "tokens in two dimensions": Decision(torch.tensor(1), ints([1, 2, 3])),
+    "tokens without the target's": Decision(torch.tensor(1), ints(1, 2)),
+    "two counts": Decision(ints(1, 1), ints(1, 2, 3)),
+    "elsewhere": Decision(torch.tensor(1, device="meta"), ints(1, 2, 3)),
+    "fewer than none": Decision(torch.tensor(-1), ints(1, 2, 3)),
+    "more than proposed": Decision(torch.tensor(3), ints(1, 2, 3)),
+    "an id too large": Decision(torch.tensor(1), ints(1, 320, 3)),
+    "an id below 0": Decision(torch.tensor(1), ints(-1, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+def test_a_wrong_decision_of_a_rule_of_ones_own(name: str, formulation: str, tiny_pair: Pair) -> None:
+    draft, rule = DraftModel(tiny_pair.draft), Wrong(DECISIONS[name])
+    refused(
+        errors.InvalidSetting, "the acceptance rule",
+        lambda: speculative(tiny_pair.target, draft, PROMPT, 9, 2, acceptance=rule, formulation=formulation),
+    )  # fmt: skip
+
+
+class Padded(Acceptance):
+    """Refuses everything, commits 7, and pads with what is no id."""
+
+    def __call__(self, proposals: torch.Tensor, logits: torch.Tensor, position: int) -> Decision:
+        return Decision(torch.tensor(0), ints(7, *[-5, 999][: proposals.shape[0]]))
+
+
+def test_tokens_behind_the_targets_own_are_padding(tiny_pair: Pair) -> None:
+    """Anything may stand there: what no round commits is no token."""
+    proposer = Scripted(lambda at, k: [1] * k)
+    done = speculative(tiny_pair.target, proposer, PROMPT, 4, 2, acceptance=Padded())
+    assert done.tokens == [7] * 4
+
+
+@pytest.mark.parametrize("given", [5, "text", True], ids=str)
+def test_what_is_no_prefill(given: Any, tiny_pair: Pair, nothing_runs: None) -> None:
+    target, draft = tiny_pair.target, DraftModel(tiny_pair.draft, given)
+    refused(
+        errors.InvalidSetting, "prefilled is a", lambda: autoregressive(target, PROMPT, 4, prefilled=given)
+    )
+    refused(errors.InvalidSetting, "prefilled is a", lambda: speculative(target, draft, PROMPT, 4))
+
+
+def test_one_prefill_for_target_and_draft(tiny_pair: Pair) -> None:
+    """One model may play both parts, each with a cache of its own."""
+    target = tiny_pair.target
+    one, other = (Prefilled.compute(target, PROMPT, 9) for _ in range(2))
+    refused(
+        errors.CacheError, "the same prefill",
+        lambda: speculative(target, DraftModel(target, one), PROMPT, 9, prefilled=one),
+    )  # fmt: skip
+    text = autoregressive(target, PROMPT, 9).tokens
+    assert speculative(target, DraftModel(target, one), PROMPT, 9, prefilled=other).tokens == text
+
+
+def test_stop_tokens_from_a_generator(tiny_pair: Pair) -> None:
+    text = autoregressive(tiny_pair.target, PROMPT, 9).tokens
+    done = autoregressive(tiny_pair.target, PROMPT, 9, (token for token in text[2:3]))
+    assert done.tokens == text[: text.index(text[2]) + 1]
 
 
 @pytest.mark.parametrize("given", [None, "pair", 4], ids=str)

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from specdec_lib import errors, jobs, worker
+from specdec_lib import errors, jobs, load, worker
 from specdec_lib import study as study_module
 from specdec_lib.design import Design, parse_design
 from specdec_lib.generation import STAGES
@@ -135,6 +136,63 @@ def test_warm_up_is_whole_once_per_process(
     design = small_design(families=2, repeats=2, isolation="context", new_tokens=20)
     confirmatory(study_in(tmp_path, design), CONTEXT)
     assert lengths == [20, 20, worker.WARM_TOKENS, 20] * 2, "of a second family the buffers are touched"
+
+
+def test_both_blocks_warm_up_in_one_order(
+    tmp_path: Path, jobs_here: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a process allocates first decides where everything lies: AB and BA may differ in the timed order only."""
+    order: list[str] = []
+    for arm, name in (("ar", "autoregressive"), ("spec", "speculative")):
+        real = getattr(worker, name)
+        monkeypatch.setattr(
+            worker, name, lambda *given, arm=arm, real=real, **more: order.append(arm) or real(*given, **more)
+        )
+    confirmatory(study_in(tmp_path, small_design(repeats=2, isolation="context")), CONTEXT)
+    timed = (["ar", "spec", "spec"], ["spec", "ar"])  # with the instrumented run of repeat 1
+    assert order == ["spec", "ar", *timed[0], "spec", "ar", *timed[1]]
+
+
+def test_timed_runs_alone_look_for_a_free_core(
+    tmp_path: Path, jobs_here: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered: list[tuple[str, str]] = []
+
+    @contextmanager
+    def spy(device: object, mode: str) -> Iterator[None]:
+        entered.append((str(device), mode))
+        yield
+
+    monkeypatch.setattr(worker, "on_free_core", spy)
+    runs, _ = confirmatory(study_in(tmp_path, small_design(isolation="cell")), CONTEXT)
+    assert entered == [("cpu", "eager")] * len(runs)
+
+
+def test_the_free_core_is_the_fastest_now_and_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda who: {3, 5, 7}, raising=False)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda who, cores: asked.append(set(cores)), raising=False)
+    monkeypatch.setattr(load, "_pace", {3: 0.7, 5: 0.4, 7: 0.5}.__getitem__)
+    with load.on_free_core("cuda:0", "eager"):
+        assert asked == [{5}]
+    assert asked == [{5}, {3, 5, 7}]
+    with pytest.raises(ValueError, match="a run"), load.on_free_core("cuda", "eager"):
+        raise ValueError("a run failed")
+    assert asked[2:] == [{5}, {3, 5, 7}], "also after a failure"
+    for device, mode in (("cpu", "eager"), ("cuda", "graphs"), ("cuda", "compiled")):
+        with load.on_free_core(device, mode):
+            pass
+    assert len(asked) == 4, "where the host does not set the time, every core will do"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="a process cannot choose its core here")
+def test_a_cores_pace() -> None:
+    allowed = os.sched_getaffinity(0)
+    try:
+        assert all(0 < load._pace(core) < 1 for core in sorted(allowed))
+        assert os.sched_getaffinity(0) == {max(allowed)}
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def test_finished_jobs_are_not_run_again(

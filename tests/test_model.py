@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import specdec_lib
 from specdec_lib.cache import KVCache
+from specdec_lib.config import ModelConfig, rope_table
 from specdec_lib.correctness import LOGIT_LIMIT, logit_rows
 from specdec_lib.errors import ContextTooLong, InvalidSetting, UnsupportedModel, WeightsDamaged
-from specdec_lib.model import DecoderModel, ModelConfig, attention, prefill, rope_table
+from specdec_lib.model import DecoderModel, attention, prefill
 from specdec_lib.pairs import Pair, load_pair
 from specdec_lib.sources import read_config
 from specdec_lib.weights import RandomWeights, load_weights, random_weights

@@ -174,7 +174,7 @@ def test_qwen_folders_come_from_the_environment(
 
 def test_qwen_shapes_are_the_published_ones() -> None:
     """Parameters and bytes per step and per cached token as published for Qwen2.5-1.5B and 0.5B."""
-    from specdec_lib.model import ModelConfig
+    from specdec_lib.config import ModelConfig
 
     shapes = PAIRS["qwen2.5-shapes"].shapes
     assert shapes

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_lib.acceptance import Greedy, longest_prefix
-from specdec_lib.decoding import FORMULATIONS, autoregressive, speculative
+from specdec_lib.decoding import autoregressive, speculative
 from specdec_lib.pairs import Pair
 from specdec_lib.prefilled import Prefilled
 from specdec_lib.proposers import DraftModel, Proposer, Scripted
+from specdec_lib.protocol import FORMULATIONS
 from tests.engine_tools import PROMPT, same_content
 
 NEW = 32

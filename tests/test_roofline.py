@@ -19,7 +19,7 @@ def test_bytes_are_those_of_the_loaded_model(tiny_pair: Pair, tiny_qwen2_pair: P
 
 def test_the_published_sizes() -> None:
     """Section 2's numbers: bytes per decode step and per cached token, byte ratio of draft to target."""
-    from specdec_lib.model import ModelConfig
+    from specdec_lib.config import ModelConfig
 
     shapes = PAIRS["qwen2.5-shapes"].shapes
     assert shapes

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from specdec_lib.acceptance import Greedy, Imposed, Recorded, Relaxed
 from specdec_lib.costmodel import counts_from_trace
-from specdec_lib.decoding import FORMULATIONS, autoregressive, speculative
+from specdec_lib.decoding import autoregressive, speculative
 from specdec_lib.errors import InvalidSetting
 from specdec_lib.generation import Generation
 from specdec_lib.naive import naive_pair
 from specdec_lib.pairs import Pair
 from specdec_lib.prefilled import Prefilled
 from specdec_lib.proposers import DraftFree, DraftModel, ForcedDraft, Scripted
+from specdec_lib.protocol import FORMULATIONS
 from tests.engine_tools import PROMPT, identities, same_content
 
 NEW = 32
@@ -120,7 +121,7 @@ def test_relaxed_at_zero_is_greedy_and_at_infinity_the_draft(
     assert rates[0] < rates[1] < rates[2], "more is accepted as delta grows"
 
 
-@given(st.lists(st.integers(0, 5), max_size=5), st.floats(0, 3), st.data())
+@given(st.lists(st.integers(0, 5), max_size=5), st.floats(0, 3, width=32), st.data())
 def test_relaxed_accepts_by_the_gap(proposals: list[int], delta: float, data: st.DataObject) -> None:
     k = len(proposals)
     logits = torch.tensor(

@@ -17,6 +17,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
 
 from specdec_lib import calibrate, smollm2, sources
+from specdec_lib.config import ModelConfig
 from specdec_lib.errors import (
     InvalidPrompt,
     SpecDecError,
@@ -25,7 +26,7 @@ from specdec_lib.errors import (
     WeightsMissing,
 )
 from specdec_lib.files import sha256_file
-from specdec_lib.model import DecoderModel, ModelConfig, prefill
+from specdec_lib.model import DecoderModel, prefill
 from specdec_lib.pairs import PAIRS
 from specdec_lib.sources import find_folder, folder_digest, read_config
 from specdec_lib.tokenizer import ByteTokenizer, load_tokenizer_folder
