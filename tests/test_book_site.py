@@ -162,6 +162,29 @@ return {
 
 @pytest.mark.browser
 @browser_needed
+def test_both_themes_have_one_layout(site: Path, browser: Any) -> None:
+    """What fits a phone in the light fits it in the dark: the theme's own rims must not decide about the hint."""
+    resize(browser, 390)
+    boxes = 0
+    for page in source_pages():
+        show(browser, site / f"{page}.html")
+        light, dark = (browser.execute_script(_WIDTHS, theme) for theme in ("light", "dark"))
+        differ = [pair for pair in zip(light, dark, strict=True) if pair[0] != pair[1]]
+        assert not differ, f"{page}: content, box, hint in the light and in the dark: {differ[:3]}"
+        boxes += len(light)
+    assert boxes > 50
+
+
+_WIDTHS = """
+document.documentElement.dataset.theme = arguments[0];
+window.dispatchEvent(new Event('resize'));
+const boxes = [...document.querySelectorAll('article .study-scroll, article .pst-scrollable-table-container')];
+return boxes.map(b => [b.scrollWidth, b.clientWidth, !!b.closest('.scrolls')]);
+"""
+
+
+@pytest.mark.browser
+@browser_needed
 def test_a_usual_table_shows_its_last_column_at_1400(site: Path, browser: Any) -> None:
     resize(browser, 1400)
     for page in ("results", "dial", "draft-free", "all-accept", "audit"):
