@@ -358,7 +358,8 @@ def load_design(path: str | Path | None = None) -> Design:
     """
     path = Path(path) if path is not None else project_root() / DESIGN_FILE
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        # -sig: some editors put a byte order mark first
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise InvalidDesign(
             f"There is no design file {path.name}.",
@@ -366,7 +367,7 @@ def load_design(path: str | Path | None = None) -> Design:
             remedy="pass the file's path, or restore it with git",
         ) from error
     except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        line = error.object[: error.start].count(b"\n") + 1
         raise InvalidDesign(
             f"{path.name}, line {line}: {error.reason}, the file is not UTF-8 there.",
             expected="UTF-8 text, as TOML asks for",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import copy
 import tomllib
 from collections import Counter
@@ -136,6 +137,17 @@ def test_a_byte_that_is_no_utf_8_is_named_with_its_line(tmp_path: Path) -> None:
         with pytest.raises(InvalidDesign, match=f"design.toml, line {lines}:") as raised:
             load_design(path)
         assert "Remedy: " in str(raised.value)
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path, ending: bytes) -> None:
+    """Notepad on Windows puts one first. Lines are counted as without it."""
+    path, text = tmp_path / "design.toml", (ROOT / "design.toml").read_bytes().replace(b"\n", ending)
+    path.write_bytes(codecs.BOM_UTF8 + text)
+    assert load_design(path) == load_design(ROOT / "design.toml")
+    path.write_bytes(codecs.BOM_UTF8 + b"a = 1" + ending + b"\xe4 = 2")
+    with pytest.raises(InvalidDesign, match=r"design.toml, line 2:"):
+        load_design(path)
 
 
 def test_an_unknown_profile_lists_the_known(design: Design) -> None:
