@@ -32,6 +32,7 @@ Positive = Annotated[int, Field(ge=1, strict=True)]
 Count = Annotated[int, Field(ge=0, strict=True)]
 Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
 Chance = Annotated[float, Field(ge=0, le=1, strict=True)]
+Threads = Annotated[int, Field(ge=0, le=1024, strict=True)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Contexts = Annotated[tuple[Positive, ...], Field(min_length=1)]
 
@@ -165,7 +166,7 @@ class ProfileEntry(Section):
     memory_cap_gib: Annotated[float, Field(gt=0)] | None = None
     repeat_disturbed: Count = 0
     committed: StrictBool = False
-    threads: Count = 0
+    threads: Threads = 0
     mechanisms: Mechanisms | None = None
     phases: Names
     minutes: dict[str, Annotated[float, Field(gt=0, strict=True)]]
@@ -182,7 +183,9 @@ class ProfileEntry(Section):
 class Profile(Section):
     """A profile with its overrides resolved: everything that a run needs to know.
 
-    ``threads`` 0 means every core this process may use. ``minutes`` estimates each phase.
+    ``threads`` 0 means every core this process may use; more than it has are refused where it would be measured
+    (``room.require_cores``), not here: committed results keep the number of the machine they are of. ``minutes``
+    estimates each phase.
     """
 
     name: str

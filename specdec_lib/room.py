@@ -1,7 +1,8 @@
-"""Does a profile fit the GPU? An estimate from the models' shapes, before anything is loaded. No torch."""
+"""Does a profile fit this machine, its cores and its GPU's memory? Known before anything is loaded. No torch."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .design import Design, Profile
-from .errors import OutOfDeviceMemory
+from .errors import InvalidSetting, OutOfDeviceMemory
 from .pairs import ALIASES, PAIRS
 from .roofline import kv_bytes, weight_bytes
 
@@ -25,6 +26,24 @@ _SHAPES: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     **{name: spec.shapes for name, spec in PAIRS.items() if spec.shapes},
 }
 _SHAPES["qwen2.5"] = _SHAPES["qwen2.5-shapes"]
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def require_cores(profile: Profile) -> None:
+    """Raise ``InvalidSetting`` if the profile pins more threads than there are cores: they would wait for each other,
+    and the times would tell nothing about the design."""
+    if profile.threads <= (there := cores()):
+        return
+    raise InvalidSetting(
+        f"profile {profile.name!r} has threads = {profile.threads}; cores that this process may use: {there}",
+        expected=f"threads of at most {there}, or 0 for every core, where the profile is measured here",
+        remedy="measure it on a machine with as many cores, or choose another profile (`make doctor` lists them); in a "
+        "profile of your own change its threads in design.toml",
+    )
 
 
 def needed_bytes(profile: Profile, context: int | None = None) -> int:

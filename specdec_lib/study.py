@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from .jobs import ENGINE, Served, finished, run_job
 from .pairs import pair_digest
 from .prompts import prompts_digest
 from .provenance import record_machine
-from .room import require_room
+from .room import cores, require_cores, require_room
 
 Say = Callable[[str], None]
 Item = TypeVar("Item", bound=Hashable)
@@ -71,7 +70,9 @@ class Study(NamedTuple):
 
     def measure(self, spec: dict[str, Any], path: Path) -> dict[str, Any]:
         """Run the job, in a process of its own or in the shared one. Raises ``JobFailed``, and ``OutOfDeviceMemory``
-        where the GPU had too little memory: an outcome that is stored like any other."""
+        where the GPU had too little memory: an outcome that is stored like any other. ``InvalidSetting``, before
+        anything runs, where the profile pins more threads than there are cores."""
+        require_cores(self.profile)
         for jobs in self.measured:
             jobs.append(spec["name"])
         result = self.server.run(spec, path) if self.server else run_job(spec, path, self.threads)
@@ -114,9 +115,7 @@ def sharing(study: Study) -> Iterator[Study]:
 
 def threads_of(profile: Profile) -> int:
     """The profile's thread count, or every core this process may use."""
-    return profile.threads or len(
-        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    )
+    return profile.threads or cores()
 
 
 def open_study(profile_name: str, folder: Path, design: Design | None = None) -> Study:

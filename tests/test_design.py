@@ -108,6 +108,14 @@ def test_a_profile_is_not_called_like_another_folder(name: str) -> None:
         parse_design(content, "design.toml")
 
 
+def test_an_absurd_number_of_threads_is_refused_and_a_large_machines_is_not() -> None:
+    """Up to how many run here is the measuring machine's matter: committed profiles name another one's cores."""
+    assert parse_design(changed("profiles.cpu-full.threads", 1024)).profile("cpu-full").threads == 1024
+    for value in (1025, -1, True, 2.0):
+        with pytest.raises(InvalidDesign, match=r"profiles\.cpu-full\.threads"):
+            parse_design(changed("profiles.cpu-full.threads", value))
+
+
 def test_a_missing_key_is_named() -> None:
     content = copy.deepcopy(RAW)
     del content["analysis"]["margin"]

@@ -375,6 +375,27 @@ def test_provenance_names_the_machine_that_measured_not_the_one_that_looks(
     assert provenance.write_provenance(again)["machine"]["cpu"] == "the one that looks"
 
 
+def test_more_threads_than_cores_are_refused_where_they_would_measure(
+    jobs_here: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And only there: what a larger machine measured is read on any."""
+    design = small_design(threads=99)
+    monkeypatch.setattr("specdec_lib.room.cores", lambda: 2)
+    with pytest.raises(errors.InvalidSetting, match=r"'toy' has threads = 99; .*: 2\n"):
+        study_in(tmp_path, design)
+    assert not jobs_here and not (tmp_path / "data").exists()
+    monkeypatch.setattr("specdec_lib.room.cores", lambda: 99)
+    runs, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
+    monkeypatch.setattr("specdec_lib.room.cores", lambda: 2)
+    jobs_here.clear()
+    again, _ = confirmatory(study_in(tmp_path, design), CONTEXT)
+    pd.testing.assert_frame_equal(again, runs)
+    next((tmp_path / "data" / "toy" / "jobs").glob("confirmatory-*.json")).unlink()
+    with pytest.raises(errors.InvalidSetting, match="threads = 99"):
+        confirmatory(study_in(tmp_path, design), CONTEXT)
+    assert not jobs_here
+
+
 def test_another_design_is_refused_before_anything_runs(jobs_here: list[str], tmp_path: Path) -> None:
     confirmatory(study_in(tmp_path), CONTEXT)
     jobs_here.clear()

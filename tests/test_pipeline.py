@@ -356,6 +356,37 @@ def test_doctor_says_what_each_profile_lacks() -> None:
     assert all(doctor.missing(design.profile(name), large) == [] for name in design.profiles)
 
 
+def test_doctor_names_threads_that_this_machine_has_no_cores_for() -> None:
+    profile = load_design(REPOSITORY / "design.toml").profile("cpu").model_copy(update={"threads": 99})
+    machine = doctor.Machine(2, 64 << 30, 64 << 30, 1 << 40, "", 0, "", "2.13", False, "")
+    assert doctor.missing(profile, machine) == ["threads = 99, cores: 2"]
+    assert doctor.missing(profile.model_copy(update={"threads": 2}), machine) == []
+
+
+def test_more_threads_than_cores_are_refused_before_any_step(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing is measured yet; what a larger machine measured may still be derived here."""
+    executed: list[str] = []
+    monkeypatch.setattr(
+        runner, "_run_step", lambda root, folder, step, design_hash: executed.append(step.name)
+    )
+    monkeypatch.setattr("specdec_lib.room.cores", lambda: 2)
+    project.phase("toy", "", "out.csv")
+    design = project.root / "design.toml"
+    design.write_text(design.read_text() + "threads = 99\n")
+    for named in ("", "my-toy"):
+        with pytest.raises(
+            errors.InvalidSetting, match=r"'toy' has threads = 99; .*: 2\n(.|\n)*Remedy"
+        ) as raised:
+            project.run(named=named)
+        assert "make doctor" in str(raised.value)
+    assert not executed and not (project.root / "data").exists()
+    (project.data / "jobs").mkdir(parents=True)
+    (project.data / "jobs" / "calibrate.json").write_text("{}")
+    assert project.run().executed == ("toy",)
+
+
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 @pytest.mark.parametrize(
     ("given", "passed"),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from specdec_lib.design import Profile, load_design
 from specdec_lib.paths import DESIGN_FILE
-from specdec_lib.room import GIB, fitting_contexts, needed_bytes
+from specdec_lib.room import GIB, cores, fitting_contexts, needed_bytes
 
 # Rough needs of a job on a CPU: weights of both models, caches at 8K and working memory. Measured peaks are in
 # the results.
@@ -43,7 +43,6 @@ def look(root: Path) -> Machine:
     import psutil
 
     memory = psutil.virtual_memory()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     version, gpu, gpu_free = "", "", 0
     if importlib.util.find_spec("torch"):
         import torch
@@ -53,7 +52,7 @@ def look(root: Path) -> Machine:
             gpu = torch.cuda.get_device_name(0)
             gpu_free = torch.cuda.mem_get_info(0)[0]
     return Machine(
-        cores=cores,
+        cores=cores(),
         memory=memory.total,
         memory_free=memory.available,
         disk_free=shutil.disk_usage(root).free,
@@ -115,7 +114,7 @@ def missing(profile: Profile, machine: Machine) -> list[str]:
     elif machine.memory_free < need * GIB:
         lacks.append(f"{need:g} GiB of free memory needed")
     if profile.threads > machine.cores:
-        lacks.append(f"{profile.threads} cores needed")
+        lacks.append(f"threads = {profile.threads}, cores: {machine.cores}")
     return lacks
 
 

@@ -17,6 +17,7 @@ from specdec_lib.pipeline import manifest, notebook, table
 from specdec_lib.pipeline.execute import execute
 from specdec_lib.pipeline.lock import data_lock, named_write_errors
 from specdec_lib.pipeline.progress import Progress
+from specdec_lib.room import require_cores
 
 # The design hash that the rows of a profile's tables must carry; tests give one that needs no prompts or
 # weights.
@@ -53,7 +54,8 @@ def run_profile(
         named: a folder of the reader's own, ``my-...``: nothing in it counts as committed.
 
     Raises:
-        InvalidSetting: ``named`` is no such name.
+        InvalidSetting: ``named`` is no such name; or nothing is measured yet, and the profile pins more threads than
+            this machine has cores.
         NotebookError: see the classes in errors.py; each names the notebook.
         RunInProgress, CannotWrite, InvalidDesign, UnknownProfile.
     """
@@ -72,6 +74,9 @@ def run_profile(
         notebook.check_parameters(step.notebook, step.parameters, known)
 
     folder = root / "data" / (named or profile_name)
+    # What another machine measured may be derived and shown here, whatever its cores were.
+    if not (folder / "jobs" / "calibrate.json").is_file():
+        require_cores(profile)
     measurement = (design_hash or _design_hash)(root, design, profile)
     base = {"engine": engine_hash(root), "measurement": measurement, "analysis": design.analysis_hash()}
 
