@@ -163,5 +163,5 @@ def fingerprint(tensors: list[Tensor], each: int = 64) -> str:
 
     Training or another seed changes nearly all values, so a sample will do; it is no proof against a single edit.
     """
-    sample = [t.flatten()[:: max(1, t.numel() // each)][:each].float() for t in tensors]
-    return hashlib.sha256(torch.cat(sample).cpu().numpy().tobytes()).hexdigest()[:16]
+    sample = [t.flatten()[:: max(1, t.numel() // each)][:each].float().cpu() for t in tensors]
+    return hashlib.sha256(torch.cat(sample).numpy().tobytes()).hexdigest()[:16]
