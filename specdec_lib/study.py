@@ -76,7 +76,8 @@ class Study(NamedTuple):
         for jobs in self.measured:
             jobs.append(spec["name"])
         result = self.server.run(spec, path) if self.server else run_job(spec, path, self.threads)
-        if self.server and self.profile.captured and spec["kind"] in MANY_GRAPHS:
+        capped = self.profile.captured and self.profile.memory_cap_gib
+        if self.server and capped and spec["kind"] in MANY_GRAPHS:
             self.server.close()  # every k had caches of its own: with them the next prefill may not fit
         whole = _whole(spec, result)
         assert whole is not None

@@ -283,6 +283,24 @@ def test_one_process_works_off_jobs_and_a_death_is_named(
     assert all(process.returncode is not None for process in started)
 
 
+@pytest.mark.parametrize(("cap", "closed"), [(None, 0), (8.0, 1)])
+def test_only_under_a_cap_a_process_ends_with_its_many_graphs(
+    cap: float | None, closed: int, served: tuple[Served, Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every k has caches of its own: under the cap the next prefill may not fit beside them. A new process costs some
+    five seconds."""
+    server, study = served
+    ends: list[str] = []
+    monkeypatch.setattr(Served, "run", lambda self, spec, path: {"rows": []})
+    monkeypatch.setattr(Served, "close", lambda self: ends.append("closed"))
+    profile = study.profile.model_copy(update={"mode": "compiled", "memory_cap_gib": cap})
+    study = study._replace(profile=profile, server=server)
+    study.measure({"name": "a", "kind": "costs"}, study.job_file({"name": "a"}))
+    study.measure({"name": "b", "kind": "prefill"}, study.job_file({"name": "b"}))
+    assert len(ends) == closed
+    monkeypatch.undo()
+
+
 def test_a_phase_has_one_process_and_resumes(
     tmp_path: Path, started: list[subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
