@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from specdec_lib.costmodel import predicted_R
@@ -26,6 +27,7 @@ from specdec_lib.report import (
     mechanisms,
     plane,
     regimes,
+    repeated,
     results,
     style,
     text,
@@ -34,6 +36,8 @@ from specdec_lib.report import (
 )
 from specdec_lib.report.regimes import Engine
 from tests.regime_tables import MACHINES, PROFILES, Machine, make_project
+
+ROOT = Path(__file__).parent.parent
 
 BOOK = Path(__file__).parent.parent / "book"
 SYNTHETIC = ("gpu-eager", "gpu-graphs", "gpu-compiled")
@@ -466,6 +470,67 @@ def test_the_hosts_pace_is_the_cause_only_where_eager_times_follow_it(tmp_path: 
         file.write_text(json.dumps(known))
         assert cause in carried.pace_sentence(tmp_path)
     assert "50\u00a0%" in carried.pace_sentence(tmp_path), "largest over smallest of the loop"
+
+
+COLLECTIONS = """collection,measured,commit,context_tokens,c_staged,c_fit,reference_residual
+1,2026-01-01,a,2048,{0},,{3}
+2,2026-01-02,b,2048,{1},,{4}
+3,2026-01-03,c,2048,{2},,{5}
+"""
+
+
+@pytest.mark.parametrize(
+    ("residuals", "verdict"),
+    [((0.01, 0.0, -0.01), "**yes**: the mean is off by +0.0"),
+     ((0.2, -0.2, 0.03), "**yes**, by the mean, though the intervals reach beyond it: the mean is off by +1.0"),
+     ((0.2, 0.1, 0.15), "**no**: the mean is off by +15.0"),
+     ((-0.2, -0.1, -0.15), "**no**: the mean is off by -15.0")],
+)  # fmt: skip
+def test_a_claim_over_repeated_collections(
+    tmp_path: Path, residuals: tuple[float, ...], verdict: str
+) -> None:
+    file = tmp_path / "data" / repeated.COLLECTIONS
+    assert repeated.sentences(tmp_path) == []
+    file.parent.mkdir(parents=True)
+    file.write_text(COLLECTIONS.format(0.857, 0.86, 0.855, *residuals))
+    layers, predicted = repeated.sentences(tmp_path)
+    assert "by the stages **yes**" in layers and "by the fit not measured" in layers
+    assert verdict in predicted and "(n = 3" in predicted
+    low, high = min(residuals) * 100, max(residuals) * 100
+    assert f"single ones {low:+.1f} to {high:+.1f}" in predicted
+
+
+def test_two_collections_have_no_interval(tmp_path: Path) -> None:
+    file = tmp_path / "data" / repeated.COLLECTIONS
+    file.parent.mkdir(parents=True)
+    file.write_text("\n".join(COLLECTIONS.format(0.857, 0.86, 0.855, 0.0, 0.01, 0.0).splitlines()[:3]))
+    assert "by the mean" in repeated.sentences(tmp_path)[1] and "[" not in repeated.sentences(tmp_path)[1]
+
+
+def test_the_committed_collections_are_those_of_the_newest_folder_too() -> None:
+    """The last rows say what the page says of the folder itself: both are of today's data."""
+    one = one_of(ROOT, "h200-shapes-eager")
+    found: Any = pd.read_csv(ROOT / "data" / repeated.COLLECTIONS)
+    last = found[found["collection"] == found["collection"].max()].set_index("context_tokens")
+    assert one.provenance["git"]["commit"].startswith(last["commit"].iloc[0])
+    for context in one.contexts:
+        staged = regimes.staged(one, context)["draft forward"]
+        assert last.loc[context, "c_staged"] == pytest.approx(staged, rel=1e-5)
+    known = last["reference_residual"].dropna().to_dict()
+    assert known == pytest.approx(carried.reference_residuals(one), rel=1e-5)
+
+
+def test_what_choosing_a_core_gives(tmp_path: Path) -> None:
+    file = tmp_path / "data" / carried.FREE_CORE
+    assert carried.core_sentence(tmp_path) == ""
+    file.parent.mkdir(parents=True)
+    seconds = {"any core": [0.5, 0.7, 0.9], "the fastest core": [0.4, 0.5, 0.6]}
+    file.write_text(
+        json.dumps({"device": "GPU", "core_paces_s": [[0.002, 0.003], [0.005, 0.002]], "seconds": seconds})
+    )
+    told = carried.core_sentence(tmp_path)
+    assert "2.50 times" in told and "2 virtual cores in turn, 2 times" in told
+    assert "any core 0.700 s (middle half 0.600 to 0.800, slowest 0.900)" in told
 
 
 def test_a_table_that_a_page_alters_is_whole_for_the_next(made: Path) -> None:
