@@ -3,8 +3,9 @@
     python benchmarks/eager_collections.py > data/h200-engine/eager-collections.csv
 
 A collection is a version of the folder's tables in git. Each is read by today's sources, as the report reads the
-newest: c by the stages of the confirmatory runs and by the fit, R of the reference formulation measured against predicted.
-A version whose confirmatory runs are those of an earlier one has no ``c_staged`` of its own. Needs the whole history.
+newest: c by the stages of the confirmatory runs and by the fit, R of the reference formulation measured against
+predicted. A version whose confirmatory runs are those of an earlier one has no ``c_staged`` of its own. Needs the whole
+history of the repository.
 """
 
 from __future__ import annotations
