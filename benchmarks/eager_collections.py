@@ -3,9 +3,9 @@
     python benchmarks/eager_collections.py > data/h200-engine/eager-collections.csv
 
 A collection is a version of the folder's tables in git. Each is read by today's sources, as the report reads the
-newest: c by the stages of the confirmatory runs and by the fit, R of the reference formulation measured against
-predicted. A version whose confirmatory runs are those of an earlier one has no ``c_staged`` of its own. Needs the whole
-history of the repository.
+newest: c by the stages of the confirmatory runs, by the fit, and by single steps in pairs where it has them; R of the
+reference formulation measured against predicted. A version whose confirmatory runs are those of an earlier one has no
+``c_staged`` of its own. Needs the whole history of the repository.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def rows_of(commit: str, seen: set[str]) -> list[dict[str, object]]:
         fresh = blob not in seen
         seen.add(blob)
         fitted = {point.context: point.c for point in regimes.folder_points(one) if point.line}
-        residuals = carried.reference_residuals(one)
+        residuals, pairs = carried.reference_residuals(one), regimes.paired(one)
         return [
             {
                 "measured": one.provenance["measured"]
@@ -63,6 +63,7 @@ def rows_of(commit: str, seen: set[str]) -> list[dict[str, object]]:
                 "context_tokens": context,
                 "c_staged": regimes.staged(one, context)["draft forward"] if fresh else None,
                 "c_fit": fitted.get(context),
+                "c_paired": pairs.get(context),
                 "reference_residual": residuals.get(context),
             }
             for context in one.contexts

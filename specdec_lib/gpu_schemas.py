@@ -13,8 +13,10 @@ GPU_TABLES = (
         | MACHINE
         | {
             "part": text(
-                "local: one stage, eager against captured. per position: a graph per round and position. "
+                "steps: single eager steps in pairs. local: one stage, eager against captured. "
+                "per position: a graph per round and position. "
                 "position-independent: every context from the same graphs. all: the job ended before a part did.",
+                "steps",
                 "local",
                 "per position",
                 "position-independent",

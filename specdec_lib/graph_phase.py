@@ -17,7 +17,7 @@ from .capture import Direct
 from .decoding import autoregressive
 from .errors import OutOfDeviceMemory
 from .graphs import GraphEngine, GraphGeneration
-from .load import peak_rss_bytes
+from .load import on_free_core, peak_rss_bytes
 from .modes import MODES
 from .nvml import read_gpu
 from .pairs import Pair
@@ -26,8 +26,9 @@ from .prefilled import Prefilled
 from .timing import now
 
 GIB, MIB = 1 << 30, 1 << 20
-RUNS, EAGER_RUNS, TRACES = 15, 7, 6
+RUNS, EAGER_RUNS, TRACES, PAIRS = 15, 7, 6, 100
 STAGES = {DRAFT: "draft", VERIFY: "verify"}
+IN_STEPS = "draft forward in plain steps"
 
 
 class Rows(list[dict[str, Any]]):
@@ -73,6 +74,8 @@ def measure(spec: dict[str, Any], pair: Pair) -> dict[str, Any]:
             _independent(rows, pair, spec, "graphs", spec["k"])
         return {"rows": rows, "machine": {"peak_rss_bytes": peak_rss_bytes()}}
     clear()
+    with _part(rows, "steps"):
+        _steps(rows, pair, spec)
     with _part(rows, "local"):
         _local(rows, pair, spec)
     with memory_cap(spec["cap_bytes"], pair.target.device):
@@ -99,6 +102,30 @@ def _part(rows: Rows, name: str) -> Iterator[None]:
         )
     if torch.cuda.is_available():
         clear()
+
+
+@torch.inference_mode()
+def _steps(rows: Rows, pair: Pair, spec: dict[str, Any]) -> None:
+    """A draft forward in plain steps of the target, eager, by pairs within milliseconds: a host whose pace drifts moves
+    both of a pair alike. The device is idle before and after each, as where the host cannot keep it busy."""
+    device = pair.target.device
+    token = torch.zeros(1, dtype=torch.int64, device=device)
+    for context in spec["contexts"]:
+        length = context - spec["new_tokens"]
+        target, draft = (placed(model.new_cache(context), length) for model in (pair.target, pair.draft))
+        works = (
+            lambda c=target: verify(pair.target, c, token),
+            lambda c=draft: chain(pair.draft, c, token, 1),
+        )
+        with on_free_core(device, "eager"):
+            timed = [
+                [_seconds(work, device, 1, warm=not pair_n)[0] for work in works] for pair_n in range(PAIRS)
+            ]
+        steps, forwards = ([both[i] for both in timed] for i in range(2))
+        given: dict[str, Any] = {"mode": "eager", "variant": "eager", "context": context}
+        rows.put("plain step", "s", steps, **given)
+        rows.put("draft forward", "s", forwards, **given)
+        rows.put(IN_STEPS, "ratio", [f / s for s, f in timed], **given)
 
 
 @torch.inference_mode()
@@ -221,9 +248,10 @@ def _one_context(
     rows.put("plain decoding", "s", times, **given)
 
 
-def _seconds(work: Callable[[], Any], device: torch.device, n: int) -> list[float]:
-    """Host seconds of ``n`` runs after one that is not counted, the device idle before and after each."""
-    work()
+def _seconds(work: Callable[[], Any], device: torch.device, n: int, warm: bool = True) -> list[float]:
+    """Host seconds of ``n`` runs, the device idle before and after each. ``warm``: after one that is not counted."""
+    if warm:
+        work()
     times = []
     for _ in range(n):
         start = now(device)

@@ -92,7 +92,7 @@ def test_the_phase_measures_every_part_and_records_where_memory_ends() -> None:
         "contexts": [96, 160], "new_tokens": 16, "k": 4, "ks": [1, 4], "alphas": [0.77], "cap_bytes": 8 << 30,
     }  # fmt: skip
     rows = measure(spec, pair)["rows"]
-    assert {row["part"] for row in rows} == {"local", "per position", "position-independent"}
+    assert {row["part"] for row in rows} == {"steps", "local", "per position", "position-independent"}
     assert {row["outcome"] for row in rows} == {"measured"} and all(row["n"] > 0 for row in rows)
     captured_n = {
         row["value"] for row in rows if row["part"] == "per position" and row["quantity"] == "graphs captured"

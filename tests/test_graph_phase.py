@@ -98,6 +98,34 @@ def test_on_a_cpu_the_logic_runs_and_nothing_is_timed(tiny_pair: Pair) -> None:
     assert sorted(rows["context_tokens"].dropna().unique()) == SPEC["contexts"]
 
 
+def test_single_steps_are_timed_in_pairs(tiny_pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Target and draft in turn, one row each; a ratio per pair, so that a pace which doubles half-way moves none."""
+    ran: list[str] = []
+    clock = {"now": 0.0, "pace": 1.0}
+
+    def forward(self: Any, ids: torch.Tensor, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
+        assert ids.shape == (1,) and cache.length in (80, 144)
+        ran.append("target" if self is tiny_pair.target else "draft")
+        clock["pace"] = 1.0 if len(ran) < 100 else 2.0
+        clock["now"] += clock["pace"] * (4.0 if ran[-1] == "target" else 3.0)
+        cache.advance(1)
+        return torch.zeros(1, self.config.vocab)
+
+    monkeypatch.setattr("specdec_lib.model.DecoderModel.forward", forward)
+    monkeypatch.setattr(graph_phase, "now", lambda device: clock["now"])
+    rows = Rows()
+    rows.part = "steps"
+    graph_phase._steps(rows, tiny_pair, SPEC)
+    table = pd.DataFrame(rows)
+    assert ran[:4] == ["target", "target", "draft", "draft"], "one run of each is not counted"
+    assert ran[4:8] == ["target", "draft"] * 2
+    ratios = table[table["quantity"] == graph_phase.IN_STEPS]
+    assert list(ratios["context_tokens"]) == [96, 160] and set(ratios["n"]) == {graph_phase.PAIRS}
+    assert set(ratios["value"]) == {0.75} and set(ratios["unit"]) == {"ratio"}
+    steps = table[(table["quantity"] == "plain step") & (table["context_tokens"] == 96)]
+    assert (steps["low"].item(), steps["high"].item()) == (4.0, 8.0), "the pace did double"
+
+
 def test_the_table_has_the_published_numbers_beside_ours() -> None:
     table = graphs_table(study({"rows": gpu_rows()}))
     assert FakeStudy.asked["kind"] == FakeStudy.asked["name"] == "graphs"

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from specdec_lib import graph_phase
 from specdec_lib.costmodel import predicted_R
 from specdec_lib.errors import TableError
 from specdec_lib.records import read_table, write_table
@@ -305,6 +306,33 @@ def test_the_findings_on_the_made_up_machines(made: Path) -> None:
     assert carried.absent(made) == []
 
 
+def test_single_steps_in_pairs_come_first(tmp_path: Path) -> None:
+    """A draft forward by pairs, where they were timed, decides; what the stages and the fit say stands beside it."""
+    root = make_project(tmp_path)
+    one = one_of(root, "gpu-eager")
+    assert regimes.IN_STEPS == graph_phase.IN_STEPS and regimes.paired(one) == {}
+    ratio = {
+        "part": "steps",
+        "quantity": regimes.IN_STEPS,
+        "unit": "ratio",
+        "mode": "eager",
+        "variant": "eager",
+    }
+    row = {
+        **{name: one.provenance[name] for name in ("profile", "design_hash")},
+        "pair": one.profile.pair, "dtype": "bf16", "device": "cuda", **ratio, "k": None, "label": "synthetic",
+        "outcome": "measured", "n": 100, "low": 0.4, "high": 0.6, "published_low": None, "published_high": None,
+    }  # fmt: skip
+    rows = [row | {"context_tokens": c, "value": v} for c, v in ((2048, 0.5), (8192, 0.51))]
+    rows.append(rows[0] | {"quantity": "plain step", "unit": "s", "value": 0.02})
+    write_table(pd.DataFrame(rows), one.folder / "graphs.csv", "graphs")
+    one = one_of(root, "gpu-eager")
+    assert regimes.paired(one) == {2048: 0.5, 8192: 0.51}
+    told = next(line for line in carried.layer_sentences(root) if "gpu-eager" in line)
+    assert "**no**. c is 0.500 to 0.510 AR steps" in told and "by single steps in pairs" in told
+    assert "By the stages of its runs it is 0.8" in told and "The fit on development texts gives" in told
+
+
 def test_the_findings_flip(made: Path, tmp_path: Path) -> None:
     root = make_project(
         tmp_path, {"gpu-eager": Machine(c=0.5), "gpu-compiled": Machine(step=0.001, c=0.9, repair=0.0)}
@@ -472,19 +500,20 @@ def test_the_hosts_pace_is_the_cause_only_where_eager_times_follow_it(tmp_path: 
     assert "50\u00a0%" in carried.pace_sentence(tmp_path), "largest over smallest of the loop"
 
 
-COLLECTIONS = """collection,measured,commit,context_tokens,c_staged,c_fit,reference_residual
-1,2026-01-01,a,2048,{0},,{3}
-2,2026-01-02,b,2048,{1},,{4}
-3,2026-01-03,c,2048,{2},,{5}
+COLLECTIONS = """collection,measured,commit,context_tokens,c_staged,c_fit,c_paired,reference_residual
+1,2026-01-01,a,2048,{0},,,{3}
+2,2026-01-02,b,2048,{1},,,{4}
+3,2026-01-03,c,2048,{2},,0.5,{5}
 """
 
 
 @pytest.mark.parametrize(
     ("residuals", "verdict"),
     [((0.01, 0.0, -0.01), "**yes**: the mean is off by +0.0"),
-     ((0.2, -0.2, 0.03), "**yes**, by the mean, though the intervals reach beyond it: the mean is off by +1.0"),
-     ((0.2, 0.1, 0.15), "**no**: the mean is off by +15.0"),
-     ((-0.2, -0.1, -0.15), "**no**: the mean is off by -15.0")],
+     ((0.2, -0.2, 0.03), "**undecided**: the mean is off by +1.0"),
+     ((0.2, 0.1, 0.15), "**undecided**: the mean is off by +15.0"),
+     ((0.16, 0.14, 0.15), "**no**: the mean is off by +15.0"),
+     ((-0.16, -0.14, -0.15), "**no**: the mean is off by -15.0")],
 )  # fmt: skip
 def test_a_claim_over_repeated_collections(
     tmp_path: Path, residuals: tuple[float, ...], verdict: str
@@ -494,7 +523,11 @@ def test_a_claim_over_repeated_collections(
     file.parent.mkdir(parents=True)
     file.write_text(COLLECTIONS.format(0.857, 0.86, 0.855, *residuals))
     layers, predicted = repeated.sentences(tmp_path)
-    assert "by the stages **yes**" in layers and "by the fit not measured" in layers
+    assert "by the stages **yes**" in layers and "by the fit" not in layers
+    assert (
+        "by single steps in pairs **undecided**: the mean is off by -41.7" in layers
+        and "(n = 1, single ones" in layers
+    )
     assert verdict in predicted and "(n = 3" in predicted
     low, high = min(residuals) * 100, max(residuals) * 100
     assert f"single ones {low:+.1f} to {high:+.1f}" in predicted
@@ -504,7 +537,8 @@ def test_two_collections_have_no_interval(tmp_path: Path) -> None:
     file = tmp_path / "data" / repeated.COLLECTIONS
     file.parent.mkdir(parents=True)
     file.write_text("\n".join(COLLECTIONS.format(0.857, 0.86, 0.855, 0.0, 0.01, 0.0).splitlines()[:3]))
-    assert "by the mean" in repeated.sentences(tmp_path)[1] and "[" not in repeated.sentences(tmp_path)[1]
+    predicted = repeated.sentences(tmp_path)[1]
+    assert "**undecided**" in predicted and "[" not in predicted
 
 
 def test_the_committed_collections_are_those_of_the_newest_folder_too() -> None:

@@ -58,16 +58,20 @@ def yes(held: bool) -> str:
 
 
 def layer_sentences(root: Path | None = None) -> list[str]:
-    """Eager on a GPU: is a draft forward worth its share of the layers? By the stages of the confirmatory runs, as the
-    audit takes the published c; what the fit on development texts says stands beside it."""
+    """Eager on a GPU: is a draft forward worth its share of the layers? By single steps in pairs where they were timed,
+    else by the stages of the confirmatory runs, as the audit takes the published c; the other estimates beside it."""
     told = []
     for one in on_gpu("eager", root):
         found = regimes.folder_points(one)
         layers = found[0].layers
-        c, source = _c(one, found)
+        staged, by_stages = _c(one, found)
+        pairs = regimes.paired(one)
+        c, source = (pairs, " by single steps in pairs") if pairs else (staged, by_stages)
         off = [value / layers - 1 for value in c.values()]
         fitted = [point.c for point in found if point.line]
         beside = f" The fit on development texts gives {text.span(fitted)}." if source and fitted else ""
+        if pairs and by_stages:
+            beside = f" By the stages of its runs it is {text.span(staged.values())}.{beside}"
         told.append(
             f"c within {text.percent(NEAR_LAYERS, 0)} of the layer ratio {number(layers)} in the eager regime of "
             f"{one.named}: {yes(all(abs(o) <= NEAR_LAYERS for o in off))}. c is {text.span(c.values())} AR steps "

@@ -176,6 +176,21 @@ def staged_cells(one: folders.Results, context: int) -> pd.DataFrame:
     return pd.DataFrame({"draft forward": draft, "verification": verification, "overhead": overhead})
 
 
+IN_STEPS = "draft forward in plain steps"  # of the phase "graphs"
+
+
+def paired(one: folders.Results) -> dict[int, float]:
+    """A draft forward in AR steps by context, from single eager steps in pairs; empty where the folder has none.
+
+    Two steps of a pair lie within milliseconds: of all estimates the one that a drifting host moves least.
+    """
+    found: Any = one.optional("graphs")
+    if found is None:
+        return {}
+    rows = found[(found["quantity"] == IN_STEPS) & (found["mode"] == "eager") & found["value"].notna()]
+    return {int(c): float(v) for c, v in zip(rows["context_tokens"], rows["value"], strict=True)}
+
+
 def ar_step_s(one: folders.Results, context: int) -> float:
     """An AR step of the confirmatory run; of the fit, where the run has no such context."""
     if context in one.contexts:
