@@ -51,14 +51,14 @@ def launches_sentences(root: Path | None = None) -> list[str]:
             if fell and apart and nearer
             else f"{without} the draft costs less, but its c is still nearer to its layers than to its bytes"
             if fell and apart
-            else f"{without} the draft is cheaper in AR steps by no more than its families spread"
+            else f"{without} no change of the draft's cost can be told: it falls by less than its families spread"
             if fell
             else f"{without} the draft is **not** cheaper in AR steps"
         )
         changes = (
             "nothing changes but how the forward is launched"
             if alone
-            else "launches and kernels change together, which does not tell one from the other"
+            else "launches and kernels change at once, so their effects cannot be told apart"
         )
         told.append(
             f"From {first.named} to {captured.named} {changes} ({first.mode} to {captured.mode}). An AR "
@@ -109,7 +109,9 @@ def show_ladders(root: Path | None = None) -> None:
         each = " ".join(f"{one.label}: {one.hardware}." for one in ladder)
         caption = (
             "At the published alpha of each context, by each folder's cost line, or by the stages of its run where "
-            "none is fitted; measured where a confirmatory run has that very setting. Against the best AR: the same "
+            "none is fitted. Measured: by the confirmatory run where it has that very setting, else in the held-out "
+            "cells of the cost line, at another acceptance: to be held against the prediction there, not against the "
+            "rung before. Contexts that a rung lacks are left out. Against the best AR: the same "
             f"time, held against the fastest AR of the column. {each}"
         )
         used = [point for context in ladder_contexts(ladder) for _, point, _ in rungs(ladder, context, root)]
@@ -119,6 +121,11 @@ def show_ladders(root: Path | None = None) -> None:
     if not found:
         for line in absent(root):
             text.say(line)
+
+
+def show_ladder_sentences(root: Path | None = None) -> None:
+    """The ladders without their tables."""
+    text.say(*(ladder_sentence(one, c, root) for one in regimes.ladders(root) for c in ladder_contexts(one)))
 
 
 def ladder_contexts(ladder: list[folders.Results]) -> list[int]:
@@ -187,14 +194,20 @@ def _measured(point: Point, engine: Engine) -> str:
     if regimes.engine_of(one) != engine or point.context not in one.contexts:
         return _tested(one, point.context, engine)
     if not one.scripted:
-        return "run at its own acceptance only"
+        return f"{own_R(one, point.context)} at its own acceptance"
     row = next(r for r in one.summary.to_dict("records") if r["context_tokens"] == point.context)
-    shown = text.estimate({str(key): value for key, value in row.items()})
+    shown = own_R(one, point.context)
     if not text.described_only({str(key): value for key, value in row.items()}):
         return shown
     cells: Any = one.families
     spread = text.span(cells[cells["context_tokens"] == point.context]["R"])
     return f"{shown}: {spread}; {row['n_in_inference']} of {row['n']} passed the checks"
+
+
+def own_R(one: folders.Results, context: int) -> str:
+    """R_GM of the confirmatory run with its interval."""
+    row = next(r for r in one.summary.to_dict("records") if r["context_tokens"] == context)
+    return text.estimate({str(key): value for key, value in row.items()})
 
 
 def _tested(one: folders.Results, context: int, engine: Engine) -> str:
@@ -207,7 +220,12 @@ def _tested(one: folders.Results, context: int, engine: Engine) -> str:
     if found.empty:
         return "not run"
     R = number(geometric_mean(found["R"]))
-    return f"{R} at its own acceptance ({text.counted(len(found), 'cell')})"
+    file: Any = mechanisms.read(one, "predictions.csv", "predictions")
+    at = file[(file["context_tokens"] == context) & file["variant"].isin(found["variant"])]
+    return (
+        f"{R} at its own acceptance ({text.counted(len(found), 'cell')}; predicted there "
+        f"{number(geometric_mean(at['R_predicted']))})"
+    )
 
 
 def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | None = None) -> str:
@@ -229,10 +247,13 @@ def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | No
             f"{text.listed(f'{number(factors[name])}, from *{name}*' for name in rivals)})"
         )
     crossed = next((str(row["change"]) for row, R in zip(rows, values, strict=True) if R > 1), None)
+    own = "" if ladder[0].scripted or context not in ladder[0].contexts else (
+        f" (measured at the pair's own acceptance: {own_R(ladder[0], context)})"
+    )  # fmt: skip
     over = (
         "no change takes R over 1"
         if crossed is None
-        else "it is above 1 from the start"
+        else f"by the line it is above 1 from the start{own}"
         if values[0] > 1
         else f"the change that takes R over 1 is *{crossed}*"
     )

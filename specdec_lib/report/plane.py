@@ -71,12 +71,9 @@ def sentences(found: list[Point], root: Path | None = None) -> list[str]:
         c = [point.c for point in mine]
         layers, share = mine[0].layers, [point.share for point in mine]
         R = [point.R(regimes.alpha_at(point.context, root)) for point in mine]
+        every = " at every context" * (len(mine) > 1)
         side = (
-            "above 1 at every context"
-            if min(R) > 1
-            else "below 1 at every context"
-            if max(R) < 1
-            else "not on one side of 1"
+            f"above 1{every}" if min(R) > 1 else f"below 1{every}" if max(R) < 1 else "not on one side of 1"
         )
         costs = f"c = {text.span(c)} (layers {number(layers)}, bytes {text.span(share)})"
         by_the_line = f"by the line R is {text.span(R)} at the published acceptance"

@@ -34,7 +34,9 @@ def sentences(root: Path | None = None) -> list[str]:
     ]
     predicted = found.assign(off=found["reference_residual"])
     n = found["collection"].nunique()
-    start = f"Over all {number(n)} collections of the eager shapes that were committed, each read by today's sources, "
+    start = (
+        f"Over all {number(n)} committed collections of the eager shapes, re-analysed with the current code, "
+    )
     return [
         f"{start}c lies within {text.percent(NEAR_LAYERS, 0)} of the layer ratio {number(layers)}: "
         f"{'; '.join(each)}.",
@@ -53,7 +55,8 @@ def _judged(found: Any, limit: float) -> str:
         interval = f" [{(mean - half) * 100:+.0f}, {(mean + half) * 100:+.0f}]" if len(off) >= _FEWEST else ""
         told.append(
             f"{mean * 100:+.1f}\u00a0%{interval} at {text.context_name(int(context))} "
-            f"(n = {len(off)}, single ones {off.min() * 100:+.1f} to {off.max() * 100:+.1f}\u00a0%)"
+            f"(n = {len(off)}, single ones {off.min() * 100:+.1f} to {off.max() * 100:+.1f}\u00a0%, "
+            f"{int((off.abs() <= limit).sum())} within)"
         )
     worst = next(verdict for verdict in ("no", "undecided", "yes") if verdict in verdicts)
     return f"**{worst}**: the mean is off by {text.listed(told)}"

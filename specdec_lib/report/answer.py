@@ -1,0 +1,59 @@
+"""What the regimes answer, ahead of their tables: where the loss comes back and what makes it a gain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from specdec_lib.report import carried, compare, regimes, text
+from specdec_lib.report.compare import Source
+from specdec_lib.report.style import number
+
+
+def show(root: Path | None = None) -> None:
+    """The answer, and whether the prediction came true."""
+    text.say(*sentences(root))
+
+
+def sentences(root: Path | None = None) -> list[str]:
+    """One sentence per kind of outcome that some folder has, and one on the prediction."""
+    kinds: dict[str, list[str]] = {}
+    for source in compare.sources(root):
+        if source.results and not source.results.quick:
+            kinds.setdefault(outcome(source), []).append(_named(source))
+    opening = {
+        "lost": "The published loss comes back in",
+        "gained": "It becomes a gain, of decoding alone, in",
+        "below": "R is below 1 at every context, but too few cells passed the timing checks for more than a "
+        "description, in",
+        "open": "The question stays open in",
+    }
+    told = [f"{start} {text.listed(kinds[kind])}." for kind, start in opening.items() if kind in kinds]
+    held = carried.bytes_held(root)
+    if held:
+        told.append(
+            "The prediction that a draft forward costs its share of the bytes once nothing is launched came true in "
+            f"{number(sum(held))} of {text.counted(len(held), 'folder')} without launches."
+        )
+    return told
+
+
+def outcome(source: Source) -> str:
+    """ "lost" or "gained": the verdict of every context; "below": described as slower at every one; else "open"."""
+    verdicts = {row["verdict"] for row in source.rows}
+    if verdicts in ({"pays"}, {"does not"}):
+        return "gained" if verdicts == {"pays"} else "lost"
+    described = all(text.described_only(row) and _R(row) < 1 for row in source.rows)
+    return "below" if described else "open"
+
+
+def _named(source: Source) -> str:
+    assert source.results
+    one = source.results
+    where = f"{one.mode} on a GPU" if one.cuda else "a CPU"
+    return f"{one.named} ({where}, {regimes.engine_of(one)}: {text.span(_R(row) for row in source.rows)})"
+
+
+def _R(row: dict[str, Any]) -> float:
+    """R_GM of the inference; of all families where only these describe the context."""
+    return float(row["R_GM_all"] if text.described_only(row) else row["R_GM"])
