@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -106,11 +107,18 @@ class Recorded(Acceptance):
     """
 
     def __init__(self, rule: Acceptance) -> None:
+        if not isinstance(rule, Acceptance):
+            raise InvalidSetting(
+                f"the rule to record is a {type(rule).__name__}",
+                expected="an Acceptance, such as Greedy()",
+                remedy="derive a rule of your own from Acceptance",
+            )
         self.rule = rule
+        self.seen: list[tuple[int, Decision, Tensor, Tensor]] = []
 
     def begin(self, max_new_tokens: int, target: DecoderModel) -> None:
         self.rule.begin(max_new_tokens, target)
-        self.seen: list[tuple[int, Tensor, Tensor, Tensor]] = []
+        self.seen = []
 
     def __call__(self, proposals: Tensor, logits: Tensor, position: int) -> Decision:
         decision = self.rule(proposals, logits, position)
@@ -119,14 +127,14 @@ class Recorded(Acceptance):
         rank = (rows > own).sum(-1) + 1  # a tie for the top is rank 1
         gap = rows.max(-1).values - own.squeeze(1)
         chance = (own - rows.logsumexp(-1, keepdim=True)).exp().squeeze(1)
-        self.seen.append((position, decision.accepted, torch.stack((rank.double(), chance, gap)), proposals))
+        self.seen.append((position, decision, torch.stack((rank.double(), chance, gap)), proposals))
         return decision
 
     def rows(self) -> list[dict[str, float | int | bool]]:
         """``round``, ``block_position`` (1..k), ``position`` (output), ``token``, ``rank`` (1 = top), ``probability``,
         ``gap`` (top logit minus the proposal's), ``accepted``, and ``reached``: all before it in its round stood."""
         found: list[dict[str, float | int | bool]] = []
-        for number, (position, count, values, proposals) in enumerate(self.seen):
+        for number, (position, (count, _), values, proposals) in enumerate(self.seen):
             accepted = int(count)
             ranks, chances, gaps = values.tolist()
             for i, token in enumerate(proposals.tolist()):
@@ -142,13 +150,14 @@ class Recorded(Acceptance):
 
 def listed(values: Any, what: str) -> list[Any]:
     """``values`` as a list; ``InvalidSetting`` for what is none, such as None or a single id."""
-    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
-        raise InvalidSetting(
-            f"{what} is a {type(values).__name__}",
-            expected="a list with one entry per output position",
-            remedy="give a list, such as autoregressive(...).tokens",
-        )
-    return list(values)
+    with contextlib.suppress(TypeError):  # a tensor without dimensions says that it can be iterated over
+        if isinstance(values, Iterable) and not isinstance(values, str | bytes):
+            return list(values)
+    raise InvalidSetting(
+        f"{what} is a {type(values).__name__}",
+        expected="a list with one entry per output position",
+        remedy="give a list, such as autoregressive(...).tokens",
+    )
 
 
 def check_trace(tokens: Sequence[int], passes: Sequence[bool], needed: int, vocab: int) -> None:
@@ -163,7 +172,7 @@ def check_trace(tokens: Sequence[int], passes: Sequence[bool], needed: int, voca
         raise InvalidSetting(
             "a trace holds what is no bool",
             expected="True or False per position: whether its proposal stands",
-            remedy="use bool(...), or iid_passes(alpha, uniforms)",
+            remedy="use plain bools, such as passes.tolist() of an array's",
         )
     if not all(is_count(token, least=0) and token < vocab for token in tokens):
         raise InvalidSetting(

@@ -87,6 +87,17 @@ class KVCache:
         self.length -= n
         self.position.sub_(n)
 
+    def rewind(self, length: int) -> None:
+        """Hold the first ``length`` tokens, whatever happened since. Raises ``CacheError`` beyond the capacity."""
+        if not 0 <= length <= self.capacity:
+            raise CacheError(
+                f"cannot hold {length} tokens",
+                expected=f"0 to {self.capacity} (the cache's capacity)",
+                remedy="rewind to what was there before",
+            )
+        self.length = length
+        self.position.fill_(length)
+
     def save(
         self, path: str | Path, logits: Tensor, of: dict[str, str] | None = None, length: int | None = None
     ) -> None:
@@ -94,6 +105,12 @@ class KVCache:
 
         ``of``: what they belong to. The file holds a digest of its tensors. Raises ``CannotWrite``.
         """
+        if length is not None and not 0 < length <= self.length:
+            raise CacheError(
+                f"cannot store {length} of {self.length} cached tokens",
+                expected=f"1 to {self.length}",
+                remedy="leave length out to store all",
+            )
         held = slice(0, self.length if length is None else length)
         tensors = {
             "keys": self.keys[:, :, held].contiguous().cpu(),
@@ -120,6 +137,12 @@ class KVCache:
             with safe_open(str(path), framework="pt") as file:
                 tensors = {name: file.get_tensor(name) for name in ("keys", "values", "logits")}
                 found = file.metadata() or {}
+        except FileNotFoundError as fault:
+            raise CacheError(
+                f"{Path(path).name} is not there",
+                expected="a prefill written by KVCache.save",
+                remedy="compute the prefill and save it",
+            ) from fault
         except (SafetensorError, OSError) as fault:
             raise CacheError(
                 f"{Path(path).name} cannot be read: {fault}",
@@ -136,7 +159,7 @@ class KVCache:
             raise CacheError(
                 f"{Path(path).name} belongs to {found or 'nothing that is known'}",
                 expected=f"{of or 'no owner'}",
-                remedy=remedy,
+                remedy="load it for what it belongs to, or compute this one's prefill and save it elsewhere",
             )
         keys, values, logits = (tensor.to(self.keys.device) for tensor in tensors.values())
         length = keys.shape[2] if keys.dim() == 4 else 0
@@ -149,8 +172,7 @@ class KVCache:
             )
         self.keys[:, :, :length] = keys
         self.values[:, :, :length] = values
-        self.length = length
-        self.position.fill_(length)
+        self.rewind(length)
         return logits
 
 

@@ -15,7 +15,7 @@ from .acceptance import Acceptance, Greedy
 from .generation import Generation, Round
 from .host import HostTraffic
 from .model import DecoderModel
-from .prefilled import Prefilled, check_apart, prefilled_for
+from .prefilled import Prefilled, check_alone, prefilled_for
 from .proposers import Proposer
 from .protocol import check_accepted, check_decision, check_speculation, on_device
 from .request import check_prompt, check_request, check_room
@@ -112,16 +112,15 @@ def speculative(
     accept = Greedy() if acceptance is None else acceptance
     # Before the target's prefill: a draft may have fewer positions and refuse, and so may a rule.
     accept.begin(max_new_tokens, target)
-    proposer.begin(ids, max_new_tokens)
+    proposer.begin(list(ids), max_new_tokens)
     start = prefilled_for(target, ids, max_new_tokens, prefilled)
-    check_apart(start, proposer)
     cache, host, calls = start.cache, host or HostTraffic(), 0
     output: list[int] = []
     rounds: list[Round] = []
 
     watch = Stopwatch(target.device, instrument)
     # The target's prediction after its cache, [1, vocab]; valid while nothing is pending.
-    saved = start.logits
+    saved = start.logits.clone()  # a rule may write into what it is given
     pending = saved.argmax(-1)[:0]  # committed tokens (none or one) that the target has not run yet
     while True:
         # 1. Propose. The last round shrinks to the room that is left; with a bonus one place is the target's.
@@ -134,6 +133,7 @@ def speculative(
         # 2. Verify in one block. Row j of its logits predicts the token *after* block[j], so with nothing pending the
         #    first proposal is checked against the saved logits, and with a pending token against that token's row.
         block = torch.cat((pending, proposals))
+        check_alone(cache, start.length + len(output) - pending.shape[0])
         logits = saved
         if block.shape[0]:
             logits = target.forward(block, cache)

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import psutil
@@ -65,10 +65,12 @@ def on_free_core(device: object, mode: str) -> Iterator[None]:
         return
     allowed = os.sched_getaffinity(0)
     try:
-        os.sched_setaffinity(0, {min(sorted(allowed), key=_pace)})
+        with suppress(OSError):  # a system that has the call and refuses it
+            os.sched_setaffinity(0, {min(sorted(allowed), key=_pace)})
         yield
     finally:
-        os.sched_setaffinity(0, allowed)
+        with suppress(OSError):
+            os.sched_setaffinity(0, allowed)
 
 
 def _pace(core: int) -> float:

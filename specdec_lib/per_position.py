@@ -105,8 +105,7 @@ def verify(model: DecoderModel, cache: KVCache, block: Tensor) -> Tensor:
 
 def placed(cache: KVCache, length: int) -> KVCache:
     """The cache, saying that it holds ``length`` tokens; what they are does not matter to time and memory."""
-    cache.length = length
-    cache.position.fill_(length)
+    cache.rewind(length)
     return cache
 
 

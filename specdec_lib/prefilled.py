@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -22,6 +22,7 @@ class Prefilled:
     """Cache after a prompt, the logits [1, vocab] of its last row, and the seconds the prefill took.
 
     It serves this very model and prompt: another one's keys and values would give a wrong text without a sign of it.
+    And one run at a time: runs write behind the prompt.
     """
 
     cache: KVCache
@@ -73,7 +74,7 @@ class Prefilled:
                 expected="a cache with room for prompt + new tokens",
                 remedy="compute the prefill with the right number of new tokens",
             )
-        self.cache.trim(self.cache.length - self.length)
+        self.cache.rewind(self.length)
 
     def save(self, path: str | Path) -> None:
         """Store the prompt's keys, values and logits, whole or not at all (seconds are the caller's to record).
@@ -84,20 +85,33 @@ class Prefilled:
 
     @classmethod
     def load(
-        cls, path: str | Path, model: DecoderModel, prompt: list[int], max_new_tokens: int, seconds: float
+        cls,
+        path: str | Path,
+        model: DecoderModel,
+        prompt: Sequence[int] | str,
+        max_new_tokens: int,
+        seconds: float,
     ) -> Prefilled:
         """Read what ``save`` stored for this model and prompt; ``CacheError`` if damaged, or of others.
 
-        "This model" is one of this name whose weights give the same fingerprint.
+        "This model" is one of this name, config and dtype whose weights give the same fingerprint. Raises what
+        ``compute`` raises.
         """
+        prompt = check_prompt(model, prompt)
+        check_new_tokens(max_new_tokens)
+        check_room(model, len(prompt), max_new_tokens)
         cache = model.new_cache(len(prompt) + max_new_tokens)
         logits = cache.load(path, _owner(model, prompt))
-        return cls(cache, logits, seconds, model, list(prompt))
+        return cls(cache, logits, seconds, model, prompt)
 
 
 def _owner(model: DecoderModel, prompt: list[int]) -> dict[str, str]:
     """What a stored prefill belongs to, as far as a file can say it."""
-    return {"model": f"{model.name} {model.fingerprint}", "prompt": sha256_text(canonical_json(prompt))}
+    config = sha256_text(canonical_json(asdict(model.config)))[:16]
+    return {
+        "model": f"{model.name} {model.fingerprint} {config} {model.dtype}",
+        "prompt": sha256_text(canonical_json(prompt)),
+    }
 
 
 def prefilled_for(
@@ -120,11 +134,11 @@ def prefilled_for(
     return given
 
 
-def check_apart(start: Prefilled, proposer: object) -> None:
-    """Refuse one prefill for target and draft: both would write their own text into the same cache."""
-    if getattr(proposer, "cache", None) is start.cache:
+def check_alone(cache: KVCache, committed: int) -> None:
+    """Refuse a target's cache into which something else has written, such as the draft's run or another thread's."""
+    if cache.length != committed:
         raise CacheError(
-            "target and draft were given the same prefill",
-            expected="a cache for each, also where one model plays both parts",
+            f"the target's cache holds {cache.length} tokens where {committed} were committed",
+            expected="a prefill of its own for target, draft and every thread, also where one model plays both parts",
             remedy="Prefilled.compute(model, prompt, max_new_tokens) once for each",
         )

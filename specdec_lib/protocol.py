@@ -102,12 +102,13 @@ def on_device(
 
 def check_decision(decision: Decision, proposed: int, target: DecoderModel) -> None:
     """Refuse what is no ``Decision`` on ``proposed`` tokens. Its values are the device's: ``check_accepted``."""
-    parts = list(decision) if isinstance(decision, tuple) else []
+    parts = list(decision) if isinstance(decision, tuple | list) else []
     if not (
         len(parts) == 2
-        and all(isinstance(part, Tensor) and part.dtype == torch.int64 for part in parts)
-        and all(part.device.type == target.device.type for part in parts)
+        and all(isinstance(part, Tensor) and part.device.type == target.device.type for part in parts)
+        and parts[0].dtype in (torch.int32, torch.int64)
         and parts[0].numel() == 1
+        and parts[1].dtype == torch.int64
         and parts[1].shape == (proposed + 1,)
     ):
         shown = [

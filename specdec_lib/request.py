@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from .errors import ContextTooLong, InvalidPrompt, InvalidSetting, is_count
@@ -14,11 +15,11 @@ def check_prompt(target: DecoderModel, prompt: Sequence[int] | str) -> list[int]
     check_model(target, "target")
     if isinstance(prompt, str):
         prompt = _encoded(target, prompt)
-    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
+    if not isinstance(prompt, Sequence | Iterator) or isinstance(prompt, bytes):
         raise InvalidPrompt(
             f"the prompt is of type {type(prompt).__name__}: {str(prompt)[:40]}",
             expected="text, or a list of token ids",
-            remedy="pass list(ids), or tensor.tolist()",
+            remedy="pass a list of plain ints, such as ids.tolist()",
         )
     ids, vocab = list(prompt), target.config.vocab
     wrong = [i for i in ids if not is_count(i, least=0) or i >= vocab]
@@ -53,7 +54,9 @@ def check_new_tokens(max_new_tokens: int) -> None:
     """``InvalidSetting`` for a token count below 1."""
     if not is_count(max_new_tokens):
         raise InvalidSetting(
-            f"max_new_tokens = {max_new_tokens!r}", expected="an integer >= 1", remedy="ask for a token"
+            f"max_new_tokens = {max_new_tokens!r}",
+            expected="an int >= 1",
+            remedy="ask for a token, by a plain int",
         )
 
 
@@ -64,7 +67,13 @@ def check_request(
     check_new_tokens(max_new_tokens)
     stop: tuple[Any, ...]
     try:
-        stop = () if eos is None else tuple(eos) if isinstance(eos, Iterable) else (eos,)
+        stop = (
+            ()
+            if eos is None
+            else tuple(islice(eos, target.config.vocab + 1))
+            if isinstance(eos, Iterable)
+            else (eos,)
+        )
     except TypeError:  # a tensor without dimensions says that it can be iterated over
         stop = (eos,)
     if not all(is_count(token, least=0) and token < target.config.vocab for token in stop):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from . import paths
 from .design import Design, Profile, load_design
-from .errors import OutOfDeviceMemory
+from .errors import JobFailed, OutOfDeviceMemory
 from .jobs import ENGINE, Served, finished, run_job
 from .pairs import pair_digest
 from .prompts import prompts_digest
@@ -174,17 +174,31 @@ def run_from_store(study: Study, spec: dict[str, Any], context: int) -> dict[str
     done = study.known(spec)
     if done is not None:
         return done
-    for family in spec["prefill_s"]:  # the caches may be gone, after an interruption say
-        roles = [
-            study.folder / ".prefill" / f"{family}-{context}-{role}.safetensors"
-            for role in ("target", "draft")
-        ]
-        if not all(role.is_file() for role in roles):
+    _make_caches(study, spec, context)
+    try:
+        return study.measure(spec, study.job_file(spec))
+    except JobFailed as failed:
+        if "CacheError" not in str(failed):
+            raise
+    for path in _caches(study, spec, context):  # damaged, or of an older format
+        path.unlink(missing_ok=True)
+    _make_caches(study, spec, context)
+    return study.measure(spec, study.job_file(spec))
+
+
+def _caches(study: Study, spec: dict[str, Any], context: int) -> list[Path]:
+    names = [f"{family}-{context}-{role}" for family in spec["prefill_s"] for role in ("target", "draft")]
+    return [study.folder / ".prefill" / f"{name}.safetensors" for name in names]
+
+
+def _make_caches(study: Study, spec: dict[str, Any], context: int) -> None:
+    """Make the stored prefills that are not there, after an interruption say."""
+    for family in spec["prefill_s"]:
+        if not all(path.is_file() for path in _caches(study, {"prefill_s": [family]}, context)):
             # not in jobs/: the result that stands there stays
             again = study.folder / ".prefill" / f"{family}-{context}.json"
             study.measure(prefill_spec(study, family, context), again)
             again.unlink()
-    return study.measure(spec, study.job_file(spec))
 
 
 def shared_columns(study: Study) -> dict[str, str]:

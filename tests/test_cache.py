@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,9 +178,8 @@ def test_a_damaged_or_foreign_file_is_named_and_changes_nothing(damage: str, sav
     add(cache, [1, 2])
     with pytest.raises(CacheError, match=r"a\.safetensors") as raised:
         cache.load(saved)
-    assert (
-        "delete the file" in raised.value.remedy and str(saved.parent) not in raised.value.what.split(": ")[0]
-    )
+    remedy = "compute the prefill" if damage == "missing" else "delete the file"
+    assert remedy in raised.value.remedy and str(saved.parent) not in raised.value.what.split(": ")[0]
     assert held(cache) == [1, 2]
 
 
@@ -220,6 +220,49 @@ def test_a_stored_prefill_of_other_weights_under_the_same_name(tiny_pair: Pair, 
     with pytest.raises(CacheError, match="belongs to"):
         Prefilled.load(tmp_path / "p.safetensors", other, PROMPT, 8, seconds=0)
     assert Prefilled.load(tmp_path / "p.safetensors", again, PROMPT, 8, seconds=0).length == len(PROMPT)
+
+
+@pytest.mark.parametrize("change", [{"rope_theta": 5e5}, {"eps": 1e-3}], ids=str)
+def test_a_stored_prefill_of_another_config(
+    change: dict[str, float], tiny_pair: Pair, tmp_path: Path
+) -> None:
+    """The same weights, turned or normed otherwise."""
+    config = tiny_pair.target.config
+    weights = random_weights(config, RandomWeights(1))
+    one, other = (
+        DecoderModel(config, weights, name="m"),
+        DecoderModel(replace(config, **change), weights, name="m"),
+    )
+    Prefilled.compute(one, PROMPT, 8).save(tmp_path / "p.safetensors")
+    with pytest.raises(CacheError, match="belongs to") as raised:
+        Prefilled.load(tmp_path / "p.safetensors", other, PROMPT, 8, seconds=0)
+    assert "delete" not in raised.value.remedy, "the file is good, for what it belongs to"
+
+
+def test_an_owned_file_is_no_file_for_anyone(tiny_pair: Pair, tmp_path: Path) -> None:
+    Prefilled.compute(tiny_pair.target, PROMPT, 8).save(tmp_path / "p.safetensors")
+    with pytest.raises(CacheError, match="belongs to"):
+        tiny_pair.target.new_cache(20).load(tmp_path / "p.safetensors")
+
+
+@pytest.mark.parametrize("length", [0, -1, 4, 10**6])
+def test_a_length_that_is_not_held_cannot_be_stored(length: int, tmp_path: Path) -> None:
+    cache = empty()
+    add(cache, [5, 6, 7])
+    with pytest.raises(CacheError, match="of 3 cached tokens"):
+        cache.save(tmp_path / "a.safetensors", torch.zeros(1, 10), None, length)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_rewind_mends_a_position_that_an_interruption_left_behind(tiny_pair: Pair) -> None:
+    from specdec_lib.decoding import autoregressive
+
+    start = Prefilled.compute(tiny_pair.target, PROMPT, 8)
+    text = autoregressive(tiny_pair.target, PROMPT, 8, prefilled=start).tokens
+    start.cache.length += 1  # interrupted between the two
+    assert autoregressive(tiny_pair.target, PROMPT, 8, prefilled=start).tokens == text
+    with pytest.raises(CacheError, match="cannot hold"):
+        start.cache.rewind(10**6)
 
 
 def test_every_tensor_counts_for_the_fingerprint(tiny_pair: Pair) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +14,7 @@ import torch
 
 import specdec_lib
 from specdec_lib import errors
-from specdec_lib.acceptance import Acceptance, Decision, Imposed
+from specdec_lib.acceptance import Acceptance, Decision, Greedy, Imposed, Recorded
 from specdec_lib.config import ModelConfig
 from specdec_lib.decoding import autoregressive, speculative
 from specdec_lib.design import load_design
@@ -103,7 +104,8 @@ def test_new_tokens(count: Any, tiny_pair: Pair, nothing_runs: None) -> None:
     ("name", "value"),
     [("k", 0), ("k", -1), ("k", 1.5), ("k", True), ("k", "4"), ("bonus", 2), ("bonus", "no"), ("bonus", None),
      ("formulation", "refrence"), ("formulation", None), ("eos", "</s>"), ("eos", -1), ("eos", [2, None]),
-     ("eos", True), ("eos", 320), ("eos", [2, 320]), ("eos", torch.tensor(2)), ("eos", torch.tensor([2]))],
+     ("eos", True), ("eos", 320), ("eos", [2, 320]), ("eos", torch.tensor(2)), ("eos", torch.tensor([2])),
+     ("eos", itertools.count())],
 )  # fmt: skip
 def test_settings(name: str, value: Any, tiny_pair: Pair, nothing_runs: None) -> None:
     draft = DraftModel(tiny_pair.draft)
@@ -197,7 +199,7 @@ def test_scripts_and_traces_hold_ids_and_bools(tiny_pair: Pair) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("given", [None, 5, "text"], ids=str)
+@pytest.mark.parametrize("given", [None, 5, "text", torch.tensor(1)], ids=str)
 def test_scripts_and_traces_that_are_no_lists(given: Any, nothing_runs: None, tiny_pair: Pair) -> None:
     bits = [True] * 4
     for call in (
@@ -309,14 +311,135 @@ def test_what_is_no_prefill(given: Any, tiny_pair: Pair, nothing_runs: None) -> 
     refused(errors.InvalidSetting, "prefilled is a", lambda: speculative(target, draft, PROMPT, 4))
 
 
+@pytest.mark.parametrize(
+    ("prompt", "count", "error"),
+    [(None, 8, errors.InvalidPrompt), ([320], 8, errors.InvalidPrompt), (PROMPT, "8", errors.InvalidSetting),
+     (PROMPT, -5, errors.InvalidSetting), (PROMPT, 10**15, errors.ContextTooLong)],
+    ids=str,
+)  # fmt: skip
+def test_a_stored_prefill_is_asked_for_as_it_was_computed(
+    prompt: Any, count: Any, error: type[errors.SpecDecError], tiny_pair: Pair, tmp_path: Path
+) -> None:
+    file = tmp_path / "p.safetensors"
+    Prefilled.compute(tiny_pair.target, "some text", 8).save(file)
+    with pytest.raises(error):
+        Prefilled.load(file, tiny_pair.target, prompt, count, seconds=0)
+    assert Prefilled.load(file, tiny_pair.target, "some text", 8, seconds=0).length > 0
+
+
+class Wrapped(Proposer):
+    """A draft inside a proposer of one's own."""
+
+    def __init__(self, inner: DraftModel) -> None:
+        self.inner = inner
+
+    def begin(self, prompt: list[int], max_new_tokens: int) -> None:
+        super().begin(prompt, max_new_tokens)
+        self.inner.begin(prompt, max_new_tokens)
+
+    def propose(self, k: int) -> torch.Tensor:
+        return self.inner.propose(k)
+
+    def commit(self, accepted: int, tokens: torch.Tensor, known: list[int]) -> None:
+        self.inner.commit(accepted, tokens, known)
+
+    def catch_up(self, leave: int) -> None:
+        self.inner.catch_up(leave)
+
+
+class Masking(Acceptance):
+    """Writes into the logits it is given."""
+
+    def __call__(self, proposals: torch.Tensor, logits: torch.Tensor, position: int) -> Decision:
+        logits[:, logits.argmax(-1)] = -1e9
+        return Greedy()(proposals, logits, position)
+
+
+def test_a_rule_that_writes_into_the_logits_leaves_the_prefill_as_it_was(tiny_pair: Pair) -> None:
+    target = tiny_pair.target
+    start = Prefilled.compute(target, PROMPT, 9)
+    text = autoregressive(target, PROMPT, 9, prefilled=start).tokens
+    for proposals in ([], [1]):
+        proposer = Scripted(lambda at, k, p=proposals: p[:k])
+        speculative(target, proposer, PROMPT, 3, acceptance=Masking(), prefilled=start)
+    assert autoregressive(target, PROMPT, 9, prefilled=start).tokens == text
+
+
+class Greeting(Proposer):
+    """Changes the prompt it is given."""
+
+    def begin(self, prompt: list[int], max_new_tokens: int) -> None:
+        super().begin(prompt, max_new_tokens)
+        prompt.insert(0, 1)
+
+    def propose(self, k: int) -> list[int]:
+        return []
+
+
+def test_a_proposer_that_changes_its_prompt_changes_no_text(tiny_pair: Pair) -> None:
+    text = autoregressive(tiny_pair.target, PROMPT, 4).tokens
+    assert speculative(tiny_pair.target, Greeting(), PROMPT, 4).tokens == text
+
+
+class LastWrong(Acceptance):
+    """Greedy, but the last token of the run is no id: behind it nothing runs that would fail."""
+
+    def __call__(self, proposals: torch.Tensor, logits: torch.Tensor, position: int) -> Decision:
+        accepted, tokens = Greedy()(proposals, logits, position)
+        return Decision(accepted, tokens if position < 3 else torch.full_like(tokens, -1))
+
+
+def test_a_wrong_token_in_the_last_round_is_refused_too(tiny_pair: Pair) -> None:
+    proposer = Scripted(lambda at, k: [])
+    refused(
+        errors.InvalidSetting, "commits [-1]",
+        lambda: speculative(tiny_pair.target, proposer, PROMPT, 4, acceptance=LastWrong()),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", [None, Greedy, "greedy"], ids=str)
+def test_what_is_no_rule_to_record(rule: Any) -> None:
+    refused(errors.InvalidSetting, "the rule to record", lambda: Recorded(rule))
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_recorded_rule_is_checked_like_any_other(name: str, tiny_pair: Pair) -> None:
+    rule = Recorded(Wrong(DECISIONS[name]))
+    assert rule.rows() == []
+    draft = DraftModel(tiny_pair.draft)
+    refused(
+        errors.InvalidSetting, "the acceptance rule",
+        lambda: speculative(tiny_pair.target, draft, PROMPT, 9, 2, acceptance=rule),
+    )  # fmt: skip
+
+
+def test_counts_of_int32_and_prompts_from_an_iterator(tiny_pair: Pair) -> None:
+    class Short(Acceptance):
+        def __call__(self, proposals: torch.Tensor, logits: torch.Tensor, position: int) -> Decision:
+            accepted, tokens = Greedy()(proposals, logits, position)
+            return Decision(accepted.int(), tokens)
+
+    draft = DraftModel(tiny_pair.draft)
+    start: Any = iter
+    text = autoregressive(tiny_pair.target, start(PROMPT), 9).tokens
+    assert speculative(tiny_pair.target, draft, start(PROMPT), 9, acceptance=Short()).tokens == text
+
+
 def test_one_prefill_for_target_and_draft(tiny_pair: Pair) -> None:
     """One model may play both parts, each with a cache of its own."""
     target = tiny_pair.target
     one, other = (Prefilled.compute(target, PROMPT, 9) for _ in range(2))
     refused(
-        errors.CacheError, "the same prefill",
+        errors.CacheError, "were committed",
         lambda: speculative(target, DraftModel(target, one), PROMPT, 9, prefilled=one),
     )  # fmt: skip
+    roomy = Prefilled.compute(target, PROMPT, 100)
+    for formulation in FORMULATIONS:
+        wrapped = Wrapped(DraftModel(target, roomy))
+        refused(
+            errors.CacheError, "were committed",
+            lambda w=wrapped, f=formulation: speculative(target, w, PROMPT, 20, formulation=f, prefilled=roomy),
+        )  # fmt: skip
     text = autoregressive(target, PROMPT, 9).tokens
     assert speculative(target, DraftModel(target, one), PROMPT, 9, prefilled=other).tokens == text
 

@@ -185,6 +185,17 @@ def test_the_free_core_is_the_fastest_now_and_left_behind(monkeypatch: pytest.Mo
     assert len(asked) == 4, "where the host does not set the time, every core will do"
 
 
+def test_a_system_that_refuses_a_core_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(who: int, cores: set[int]) -> None:
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse, raising=False)
+    ran = []
+    with load.on_free_core("cuda", "eager"):
+        ran.append(1)
+    assert ran == [1]
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="a process cannot choose its core here")
 def test_a_cores_pace() -> None:
     allowed = os.sched_getaffinity(0)
