@@ -268,6 +268,22 @@ def test_the_plan_is_run_in_order(jobs_here: list[str], tmp_path: Path) -> None:
     assert not list((study.folder / ".prefill").iterdir())
 
 
+def test_damaged_caches_are_made_again(
+    undisturbed: tuple[Path, pd.DataFrame, pd.DataFrame], tmp_path: Path
+) -> None:
+    """Cut by a full disk, or written by an older version: the job that trips over them does not fail for good."""
+    folder, runs, _ = undisturbed
+    shutil.copytree(folder / "data", tmp_path / "data")
+    (tmp_path / "data" / "toy" / "jobs" / f"{runs['job'].iloc[0]}.json").unlink()
+    caches = tmp_path / "data" / "toy" / ".prefill"
+    caches.mkdir(exist_ok=True)
+    for role in ("target", "draft"):
+        (caches / f"{runs['family'].iloc[0]}-{CONTEXT}-{role}.safetensors").write_bytes(b"of another version")
+    again, _ = confirmatory(study_in(tmp_path), CONTEXT)
+    pd.testing.assert_frame_equal(timeless(again), timeless(runs))
+    assert not list(caches.iterdir())
+
+
 def test_an_interruption_anywhere_and_a_rerun(
     jobs_here: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
