@@ -19,6 +19,7 @@ from specdec_lib.errors import TableError
 from specdec_lib.records import read_table, write_table
 from specdec_lib.report import (
     answer,
+    audit,
     carried,
     compare,
     controlplane,
@@ -26,8 +27,10 @@ from specdec_lib.report import (
     figures,
     folders,
     ladder,
+    launches,
     mechanisms,
     plane,
+    published,
     regimes,
     repeated,
     results,
@@ -390,6 +393,37 @@ def test_launches_were_or_were_not_the_cause(
     assert "without its launches the draft is **not** cheaper" in ladder.launches_sentences(root)[0]
     shutil.rmtree(root / "data" / "gpu-graphs")
     assert "launches and kernels change at once" in ladder.launches_sentences(root)[0]
+
+
+def test_the_audit_s_hypothesis_is_followed_by_its_test(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Launches alone, and fused kernels as well, each with the verdict of its runs; what was not run is not said."""
+    monkeypatch.setattr(folders, "PENDING", SYNTHETIC)
+    for told in (
+        launches.tested(made),
+        audit.findings(audit.rows(made), published.confirmatory(made), made)[1],
+    ):
+        assert "`gpu-graphs` (synthetic)" in told and "c goes from 0.860 to 0.450 AR steps, and" in told
+        assert (
+            "There removing launches alone was enough for R above 1; with fused kernels it was enough."
+            in told
+        )
+        assert launches.UNTESTED not in told and "gpu-text" not in told, "another pair's layers"
+    dear = Machine(step=0.004, c=0.9, repair=0.0)
+    root = make_project(tmp_path, {"gpu-graphs": dear})
+    told = launches.tested(root)
+    assert (
+        "to 0.900 AR steps, which is no fall, and speculative decoding does not pay at 2K, 4K and 8K" in told
+    )
+    assert "alone was **not** enough for R above 1; with fused kernels it was enough." in told
+    shutil.rmtree(root / "data" / "gpu-graphs")
+    assert "Launches were not removed alone there; with fused kernels it was enough." in launches.tested(root)
+    shutil.rmtree(root / "data" / "gpu-compiled")
+    assert launches.tested(root) == launches.UNTESTED
+    assert "is open there." in launches.concluded(
+        {"graphs": {"undecided", "pays"}, "compiled": {"no interval"}}
+    )
 
 
 def test_a_draft_is_cheaper_only_beyond_the_spread_of_its_families(tmp_path: Path) -> None:

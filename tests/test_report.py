@@ -24,6 +24,7 @@ from specdec_lib.report import (
     flips,
     folders,
     landing,
+    launches,
     method,
     picture,
     published,
@@ -129,10 +130,12 @@ def test_the_audit_shows_the_cost_lines_own_numbers(project: Path) -> None:
         assert text.number(value) in steps
     assert audit.ratios() == {"layers": 24 / 28, "bytes": pytest.approx(988_065_536 / 3_087_428_608)}
     given = published.confirmatory(project)
-    launch = " ".join(audit.findings(audit.rows(project), given))
-    assert "launch-bound" in launch and "2K and 8K" in launch
+    launch = " ".join(audit.findings(audit.rows(project), given, project))
+    assert "consistent with a **launch-bound** draft" in launch and "2K and 8K" in launch
+    assert "a hypothesis" in launch and launches.UNTESTED in launch, "no GPU folder here"
     cheap = [row | {"c_steps": 0.33} for row in audit.rows(project)]
-    assert "bound by memory bandwidth" in " ".join(audit.findings(cheap, given))
+    cheap_told = " ".join(audit.findings(cheap, given, project))
+    assert "bound by memory bandwidth" in cheap_told and launches.UNTESTED not in cheap_told
 
 
 # -- verdicts follow the data
@@ -395,7 +398,7 @@ def test_every_answer_of_bytes_or_layers_says_what_it_compares(project: Path) ->
         assert "c alone" in costline.c_follows([c], 0.8, [0.3])
     assert "c follows" in costline.c_follows([0.3], 0.32, [0.3])
     found = audit.rows(project)
-    assert "By c alone" in " ".join(audit.findings(found, published.confirmatory(project)))
+    assert "By c alone" in " ".join(audit.findings(found, published.confirmatory(project), project))
 
 
 def test_one_name_with_two_bandwidths_is_remarked_on(project: Path) -> None:

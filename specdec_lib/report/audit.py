@@ -58,7 +58,7 @@ def show(root: Path | None = None) -> None:
         "values have none."
     )
     style.figure(figure(found, given), alt=alt, caption=caption, csv=published.CSV)
-    text.say(*findings(found, given))
+    text.say(*findings(found, given, root))
 
 
 def costs(found: list[Row]) -> pd.DataFrame:
@@ -126,8 +126,10 @@ def arithmetic(root: Path | None = None) -> list[str]:
     ]
 
 
-def findings(found: list[Row], confirmatory: pd.DataFrame) -> list[str]:
-    """What the arithmetic says, chosen by its outcome."""
+def findings(found: list[Row], confirmatory: pd.DataFrame, root: Path | None = None) -> list[str]:
+    """What the arithmetic says, chosen by its outcome; and what the regimes of ``root`` say of its hypothesis."""
+    from specdec_lib.report import launches  # which compares with this audit
+
     off = [abs(row["R_predicted"] / row["R_published"] - 1) for row in found]
     close = sum(value <= _CLOSE for value in off)
     how = (
@@ -153,12 +155,13 @@ def findings(found: list[Row], confirmatory: pd.DataFrame) -> list[str]:
         if abs(sum(c) / len(c) - shares["layers"]) < abs(sum(c) / len(c) - shares["bytes"])
         else "bytes"
     )
-    told = {
-        "layers": "By c alone the draft's cost follows its layers, not its bytes: the signature of a **launch-bound** "
-        "draft. Each layer "
-        "costs a launch, however small it is. A runtime that removes launches changes the answer.",
-        "bytes": "By c alone the draft's cost follows its bytes: the signature of a draft bound by memory bandwidth.",
-    }[nearer]
+    told = (
+        "By c alone the draft's cost follows its layers, not its bytes. That is consistent with a **launch-bound** "
+        "draft, of which each layer costs its launches, however small it is: a hypothesis, which these tables cannot "
+        f"test. {launches.tested(root)}"
+        if nearer == "layers"
+        else "By c alone the draft's cost follows its bytes. That is consistent with a draft bound by memory bandwidth."
+    )
     times = [row["ar_step_s"] for row in found]
     odd = times[-1] < times[0]
     first, last = (text.context_name(row["context_tokens"]) for row in (found[0], found[-1]))

@@ -13,7 +13,7 @@ COSTS = "costs.csv"
 
 def show_audit(root: Path | None = None) -> None:
     """The audit of the published tables in short."""
-    text.say(*audit.findings(audit.rows(root), published.confirmatory(root))[:2])
+    text.say(*audit.findings(audit.rows(root), published.confirmatory(root), root)[:2])
 
 
 def show(root: Path | None = None) -> None:

@@ -1,0 +1,80 @@
+"""The audit's hypothesis, put to the test: what a GPU's runs say where launches went, and where kernels were fused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from specdec_lib.guesses import draft_costs
+from specdec_lib.report import audit, compare, folders, regimes, text
+
+_SAME = 0.005  # two layer ratios nearer than this are of the same shapes
+UNTESTED = (
+    "It is not tested here: that takes runs on one GPU, of a pair with these layers, that differ in their launches "
+    "and in nothing else."
+)
+
+
+def tested(root: Path | None = None) -> str:
+    """In short what the regimes say of it, for every GPU with a pair of the published layers in two modes or more."""
+    told = [_told(ladder, root) for ladder in regimes.ladders(root) if _same_layers(ladder)]
+    return " ".join(told) or UNTESTED
+
+
+def _same_layers(ladder: list[folders.Results]) -> bool:
+    """Whether every launch that can be removed is one of the published pair's, and was there to begin with."""
+    first = ladder[0]
+    if not (first.cuda and first.mode == "eager" and all(one.contexts for one in ladder)):
+        return False
+    layers = draft_costs(first.provenance["models"], first.contexts[0])["layers"]
+    return abs(layers - audit.ratios()["layers"]) < _SAME
+
+
+def _told(ladder: list[folders.Results], root: Path | None) -> str:
+    """One GPU: launches removed alone, kernels fused as well, and which of the two was enough for a gain."""
+    first, by_mode = ladder[0], {one.mode: one for one in ladder}
+    rows = {source.label: source.rows for source in compare.sources(root)}
+    names = {
+        "graphs": "Captured graphs remove the launches and nothing else",
+        "compiled": "Fused kernels, captured",
+    }
+    each = [
+        f"{name} ({by_mode[mode].named}; {by_mode[mode].setup}): {_moved(first, by_mode[mode])}, and speculative "
+        f"decoding {text.verdict_overview(rows[by_mode[mode].label])}."
+        for mode, name in names.items()
+        if mode in by_mode
+    ]
+    enough = {mode: {row["verdict"] for row in rows[one.label]} for mode, one in by_mode.items()}
+    weak = "" if first.families["in_inference"].any() else " No eager cell passed the timing checks."
+    device = first.provenance["device"].get("device_name", "a GPU")
+    return f"Tested on {device}. {' '.join(each)} {concluded(enough)}{weak}"
+
+
+def concluded(verdicts: dict[str, set[str]]) -> str:
+    """Whether launches removed alone were enough for R above 1, and whether fused kernels are; by mode, the verdicts
+    of its contexts."""
+    words = {"pays": "enough", "does not": "**not** enough"}
+    alone, fused = (
+        words.get(next(iter(found)), "") if len(found := verdicts.get(mode, set())) == 1 else ""
+        for mode in ("graphs", "compiled")
+    )
+    if "graphs" not in verdicts:
+        launches = "Launches were not removed alone there"
+    elif alone:
+        launches = f"There removing launches alone was {alone} for R above 1"
+    else:
+        launches = "Whether removing launches alone is enough for R above 1 is open there"
+    return launches + (f"; with fused kernels it was {fused}." if fused else ".")
+
+
+def _moved(first: folders.Results, other: folders.Results) -> str:
+    """How c went from the eager folder to the other one, both by the stages of their runs."""
+    both = sorted(set(first.contexts) & set(other.contexts))
+    if not both or first.stages is None or other.stages is None:
+        return "c was not measured on both sides"
+    cells: Any = [[regimes.staged_cells(one, x)["draft forward"] for x in both] for one in (first, other)]
+    before, after = ([float(part.median()) for part in side] for side in cells)
+    fell = all(b < a for a, b in zip(before, after, strict=True))
+    apart = all(b.max() < a.min() for a, b in zip(*cells, strict=True))
+    how = "" if fell and apart else ", no more than its families spread" if fell else ", which is no fall"
+    return f"c goes from {text.change(before, after)} AR steps{how}"
