@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import specdec_lib
-from specdec_lib import errors
+from specdec_lib import decoding, errors
 from specdec_lib.acceptance import Acceptance, Decision, Greedy, Imposed, Recorded
 from specdec_lib.config import ModelConfig
 from specdec_lib.decoding import autoregressive, speculative
@@ -495,6 +495,34 @@ def test_text_prompts_and_both_arms(tiny_pair: Pair) -> None:
     ar = specdec_lib.autoregressive(tiny_pair.target, text, 8)
     done = specdec_lib.speculative(tiny_pair.target, specdec_lib.DraftModel(tiny_pair.draft), text, 8)
     assert ar.tokens == done.tokens == autoregressive(tiny_pair.target, ids, 8).tokens
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_the_readme_s_example(
+    dtype: str, tiny_pair: Pair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It runs, warms up before it times, and claims equal tokens in FP32 only."""
+    code = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    ran: list[str] = []
+    texts = {"autoregressive": [1, 2], "speculative": [1, 2] if dtype == "fp32" else [1, 3]}
+
+    def arm(name: str) -> Any:
+        def run(*given: Any, **more: Any) -> Any:
+            ran.append(name)
+            done = getattr(decoding, name)(*given, **more)
+            return replace(done, tokens=texts[name])
+
+        return run
+
+    monkeypatch.setattr(specdec_lib, "load_pair", lambda name: replace(tiny_pair, dtype=dtype), raising=False)
+    for name in texts:
+        monkeypatch.setattr(specdec_lib, name, arm(name), raising=False)
+    exec(code, {})
+    assert ran == ["autoregressive", "speculative"] * 2 and "R = " in capsys.readouterr().out
+    if dtype == "fp32":
+        texts["speculative"] = [1, 3]
+        with pytest.raises(AssertionError):
+            exec(code, {})
 
 
 def test_every_name_of_the_front_door() -> None:

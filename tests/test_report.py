@@ -263,6 +263,25 @@ def test_the_table_of_equal_tokens_names_the_pairs(project: Path, shown: list[st
     assert "2 threads, FP32, pair smol; reference, k = 4." in shown[0] and shown[0].count(", pair ") == 1
 
 
+def test_how_it_works_says_in_how_many_cells_the_text_stayed(project: Path, shown: list[str]) -> None:
+    """Greedy output is unchanged in exact arithmetic; in BF16 it is counted."""
+    folder = add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    table = pd.read_csv(folder / "confirmatory-2048.csv")
+    parts = table["family"].isin(["story", "rewrite"]) & table["arm"].eq("spec")
+    table.loc[parts, "tokens_sha256"] = "c" * 64
+    table.loc[parts, "first_divergence_tokens"] = 7
+    write_table(table, folder / "confirmatory-2048.csv", "confirmatory")
+    flips.show_equal_in_short(project)
+    given = published.confirmatory(project)
+    stated = f"{given['identical_families_n'].sum()} of {given['n'].sum()} cells as published (BF16)"
+    assert f"{stated} and 14 of 16 cells in `cpu-full` (FP32)." in shown[-1]
+    page = " ".join((REPOSITORY / "book" / "how-it-works.md").read_text().split())
+    assert (
+        "in exact arithmetic greedy output does not change" in page and "flips.show_equal_in_short()" in page
+    )
+    assert "(numerics.md)" in page.partition("## Which row")[0]
+
+
 # -- what is missing
 
 

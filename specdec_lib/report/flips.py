@@ -82,6 +82,26 @@ def _pair(source: compare.Source) -> str:
     return f", pair {source.results.profile.pair}" if source.results else ""
 
 
+def show_equal_in_short(root: Path | None = None) -> None:
+    """How many cells of the timed runs have equal tokens in both arms, in one sentence."""
+    text.say(equal_in_short(compare.sources(root, real_only=True)))
+
+
+def equal_in_short(found: list[compare.Source]) -> str:
+    """The same as the table, over all contexts, with the precision of each source."""
+    each = []
+    for source in found:
+        equal, n = (sum(int(row[name]) for row in source.rows) for name in ("identical_families_n", "n"))
+        where = f"as published ({published.DTYPE})"
+        if one := source.results:
+            dtype = one.provenance.get("device", {}).get("dtype", "precision not recorded")
+            where = f"in {one.named} ({str(dtype).upper()})"
+        each.append(f"{equal} of {text.counted(n, 'cell')} {where}")
+    return (
+        f"Families and contexts whose tokens were equal in both arms of the timed runs: {text.listed(each)}."
+    )
+
+
 def equality(root: Path | None = None) -> list[str]:
     """Families with equal tokens in both arms, as published and ours."""
     given = published.confirmatory(root)
@@ -89,7 +109,9 @@ def equality(root: Path | None = None) -> list[str]:
         f"{row['identical_families_n']} of {text.families(row['n'])} at {text.context_name(row['context_tokens'])}"
         for row in given.to_dict("records")
     )
-    lines = [f"Published (BF16): both arms give the same tokens for {shown}; each arm alone repeats itself."]
+    lines = [
+        f"Published ({published.DTYPE}): both arms give the same tokens for {shown}; each arm alone repeats itself."
+    ]
     for one in folders.measured(root, real_only=True):
         cells: Any = one.runs[one.runs["arm"] == "spec"].groupby(["context_tokens", "family"])
         equal = cells["first_divergence_tokens"].apply(lambda column: bool(column.isna().all()))

@@ -12,7 +12,8 @@ from specdec_lib.records import read_table
 from specdec_lib.stats import alpha_from_acceptance, expected_tokens_per_round, verdict
 
 LABEL = "published"
-HARDWARE = "RTX 4060 Laptop 8 GB, BF16, Qwen2.5-1.5B with Qwen2.5-0.5B"
+DTYPE = "BF16"
+HARDWARE = f"RTX 4060 Laptop 8 GB, {DTYPE}, Qwen2.5-1.5B with Qwen2.5-0.5B"
 SETUP = "reference, k = 4"
 CSV = "published/confirmatory.csv"
 PHASES_CSV = "published/phases.csv"
