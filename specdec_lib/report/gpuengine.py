@@ -15,10 +15,12 @@ from specdec_lib.report.style import number
 
 FILE, PROVENANCE = "gpu_engine.csv", "gpu_engine.json"
 COMMAND = "python benchmarks/gpu_engine.py FOLDER"
+# By verdict: of one figure, of several. The verdict "floor" is of figures that miss their aim.
 WORDS = {
-    "aim": ("reaches its aim", "reach their aim"), "floor": ("reaches its floor", "reach their floor"),
+    "aim": ("reaches its aim", "reach their aim"), "floor": ("reaches only its floor", "reach only their floor"),
     "missed": ("misses its floor", "miss their floor"),
 }  # fmt: skip
+MORE = ("more only its floor", "more only their floor")  # the same where some reach their aim
 
 
 def show(root: Path | None = None) -> None:
@@ -71,12 +73,13 @@ def limits_table(table: Any) -> pd.DataFrame:
 
 
 def sentence(table: Any) -> str:
-    """How many figures reach their aim or floor, and which miss both."""
+    """How many figures reach their aim, how many more only their floor, and which miss both."""
     held = table[table["floor"].notna()]
     counts = held["verdict"].value_counts()
-    told = text.listed(
+    words = WORDS | {"floor": MORE} if "aim" in counts else WORDS
+    told = ", ".join(
         f"{number(int(counts[name]))} {one if counts[name] == 1 else many}"
-        for name, (one, many) in WORDS.items()
+        for name, (one, many) in words.items()
         if name in counts
     )
     missed = text.listed(dict.fromkeys(map(_named, held.loc[held["verdict"] == "missed", "figure"])))

@@ -64,7 +64,7 @@ def show_independent(root: Path | None = None) -> None:
 def show_finding(root: Path | None = None) -> None:
     """What the data say to the three questions."""
     for one, table in measured(root):
-        text.say(f"**{one.label}.** " + " ".join(finding(table)))
+        text.say(f"**{one.label}.**", *(f"- {sentence}" for sentence in finding(table)))
     say_missing(root)
 
 
