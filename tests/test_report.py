@@ -182,6 +182,12 @@ def test_a_cell_that_failed_is_named_with_its_check(project: Path) -> None:
     row = quality.exclusions(one).iloc[0]
     assert (row["context"], row["family"], row["check"]) == ("4K", "story", "undisturbed")
     assert (row["value"], row["limit"]) == ("40.0\u00a0%", "3.0\u00a0%"), "per cent, as the note"
+    assert quality.apart(0.10008, 0.1) == ("10.01\u00a0%", "10.00\u00a0%"), "beyond the limit, and seen to be"
+    assert quality.apart(0.1 + 1e-9, 0.1) == quality.apart(0.1, 0.1) == ("10.0\u00a0%", "10.0\u00a0%")
+    table.loc[(table["family"] == "story") & (table["repeat"] == 2), "others_cpu_share"] = 0.0303
+    write_table(table, folder / "confirmatory-4096.csv", "confirmatory")
+    (near,) = quality.exclusions(folders.all_folders(project)[0]).to_dict("records")
+    assert (near["value"], near["limit"]) == ("3.03\u00a0%", "3.00\u00a0%")
     (told,) = compare.left_out(found)
     assert told.endswith("without changing a verdict: 1 of 32 cells in `cpu-full`.")
     assert "31 of 32 cells" in quality.exclusion_sentence(

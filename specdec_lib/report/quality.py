@@ -31,17 +31,22 @@ def show_exclusions(found: list[compare.Source]) -> None:
 def exclusions(one: folders.Results) -> pd.DataFrame:
     """One row per failed check of a cell: check, value, limit, note."""
     table = one.exclusions
-    shown = {
-        name: [
-            number(value)
-            if check == "deterministic"
-            else text.percent(value)  # how many outputs; all others are shares
-            for check, value in zip(table["check"], table[name], strict=True)
-        ]
-        for name in ("value", "limit")
-    }
+    pairs = [
+        # how many outputs; all others are shares
+        (number(row["value"]), number(row["limit"]))
+        if row["check"] == "deterministic"
+        else apart(row["value"], row["limit"])
+        for row in table.to_dict("records")
+    ]
+    shown = {name: [pair[place] for pair in pairs] for place, name in enumerate(("value", "limit"))}
     table = table.assign(context=[text.context_name(context) for context in table["context_tokens"]], **shown)
     return pd.DataFrame(table[["context", "family", "check", "value", "limit", "note"]])
+
+
+def apart(value: float, limit: float) -> tuple[str, str]:
+    """Both as per cent, with as many digits as tell the value from the limit that it passed."""
+    each = [(text.percent(value, digits), text.percent(limit, digits)) for digits in range(1, 6)]
+    return next((pair for pair in each if pair[0] != pair[1]), each[0])
 
 
 def exclusion_sentence(one: folders.Results) -> str:
