@@ -660,6 +660,22 @@ def test_what_stands_in_the_way_is_computed(one: folders.Results) -> None:
     assert "more than is saved" in synthesis.findings(costly)[0]
 
 
+def test_R_of_the_mechanisms_is_labelled_as_theirs(
+    one: folders.Results, project: Path, shown: list[str]
+) -> None:
+    fall = waterfall.waterfalls(one)[0]
+    assert "(from the mean times of 2 mechanism families only)" in synthesis.findings(fall)[0]
+    assert "mechanism" not in synthesis.findings(waterfall.published_waterfalls(project)[0])[0]
+    assert synthesis.weight(fall).startswith(" (2 mechanism families; R_GM ")
+    for step in ("all-accept", "draft-free"):
+        assert chain.STEPS[step](one).endswith("; mechanism families only (2 at 2K).")
+    synthesis.show_waterfall(project)
+    assert "means over mechanism families only (2 at 2K)" in next(
+        part for part in shown if "study-table" in part
+    )
+    assert "means over 2 mechanism families" in next(part for part in shown if "study-figure" in part)
+
+
 def test_the_published_waterfall_is_the_audit(project: Path) -> None:
     falls = waterfall.published_waterfalls(project)
     assert [fall.context for fall in falls] == [2048, 4096, 8192]

@@ -263,6 +263,8 @@ def test_falls_have_a_panel_each(made: Path) -> None:
     assert [fall.source for fall in shown][0] == "published"
     assert len(falls.figure(shown).axes) == len(shown) == 5
     assert "draft forwards" in falls.sentence(shown[2]) and "more than is saved" in falls.sentence(shown[2])
+    assert "from mean times of all families; not" in falls.sentence(shown[2])
+    assert "mean times" not in falls.sentence(shown[0]), "medians as published"
 
 
 def test_the_tables_of_the_regimes_begin_with_what_decides(made: Path) -> None:

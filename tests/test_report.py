@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import html
 import json
 import shutil
 import subprocess
@@ -100,7 +101,7 @@ def test_a_changed_time_changes_every_number_made_of_it(project: Path) -> None:
     assert before[1].rows[0]["R_GM"] * 4 == pytest.approx(after[1].rows[0]["R_GM"])
     assert before[1].rows[1]["R_GM"] == after[1].rows[1]["R_GM"], "the other contexts are as they were"
     shown = compare.table(after, compare.VERDICTS)
-    assert text.number(after[1].rows[0]["R_GM"]) in list(shown["R_GM"])
+    assert text.number(after[1].rows[0]["R_GM"]) in list(shown[compare.IN_INFERENCE])
     assert landing.alt(before) != landing.alt(after)
 
 
@@ -194,6 +195,22 @@ def test_a_cell_that_failed_is_named_with_its_check(project: Path) -> None:
         one
     ) and "undisturbed (1)" in quality.exclusion_sentence(one)
     assert list(compare.table(found, compare.VERDICTS)["families in inference"]).count("15 of 16") == 1
+
+
+def test_every_R_says_of_which_families_it_is(project: Path, shown: list[str]) -> None:
+    """One folder and context has several: of the families in inference, of all, and of those of the mechanisms."""
+    add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    found = compare.sources(project)
+    for columns in (compare.VERDICTS, compare.TIMES, compare.ACCEPTANCE):
+        named = [heading for heading in compare.table(found, columns).columns if heading.startswith("R_GM")]
+        assert named and set(named) <= {"R_GM, in inference", "R_GM, all families"}
+    results.show_forest(found, project)
+    assert "Lines: R_GM of the context's families in inference" in html.unescape(shown[0])
+    assert "over 16 families in inference." in results.verdicts(found)[1]
+    assert "moves R_GM of the families in inference" in results.prefill_sentences(found)[0]
+    timeuse.show_predictions(found)
+    told = next(part for part in shown if "The cost line at each" in part)
+    assert "R_GM of all families; published: as stated, of the families in its inference." in told
 
 
 @pytest.mark.parametrize(

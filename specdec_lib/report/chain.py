@@ -21,6 +21,7 @@ from specdec_lib.report import (
     places,
     residuals,
     style,
+    synthesis,
     text,
 )
 from specdec_lib.report.style import number
@@ -78,7 +79,16 @@ def relaxed(one: folders.Results) -> str:
     ends = [frame[frame["setting"] == frame["setting"].agg(end)] for end in ("min", "max")]
     names = [mechanisms.labelled(part["variant"].iloc[0], part["label"].iloc[0]) for part in ends]
     accepted, R = (text.change(*(part[column] for part in ends)) for column in ("acceptance", "R_GM"))
-    return f"from {names[0]} to {names[1]} acceptance goes from {accepted} and R from {R}, over the contexts."
+    return (
+        f"from {names[0]} to {names[1]} acceptance goes from {accepted} and R_GM from {R} over the contexts; "
+        f"{over_mechanism(frame)}."
+    )
+
+
+def over_mechanism(frame: Table) -> str:
+    """Over how many families R_GM of a mechanism phase is: they are not those of the results."""
+    sizes = frame.groupby("context")["n"].max()
+    return synthesis.mechanism_only({int(context): int(n) for context, n in sizes.items()})
 
 
 def one_variant(phase: str, *variants: str) -> Callable[[folders.Results], str]:
@@ -94,8 +104,8 @@ def one_variant(phase: str, *variants: str) -> Callable[[folders.Results], str]:
                 f"{number(row['R_GM'])} at {text.context_name(row['context'])}"
                 for row in part.to_dict("records")
             )
-            parts.append(f"{mechanisms.labelled(variant, part['label'].iloc[0])}: R = {each}")
-        return "; ".join(parts) + "." if parts else "not run with this engine."
+            parts.append(f"{mechanisms.labelled(variant, part['label'].iloc[0])}: R_GM = {each}")
+        return f"{'; '.join(parts)}; {over_mechanism(frame)}." if parts else "not run with this engine."
 
     return told
 

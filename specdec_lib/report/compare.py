@@ -110,8 +110,10 @@ def _value(show: Callable[[Row], Any], row: Row) -> Any:
         return "not stated"
 
 
+# R of one folder and context has several values: of the families in the inference, and of all. Each heading says which.
+IN_INFERENCE, ALL = "R_GM, in inference", "R_GM, all families"
 VERDICTS: dict[str, Callable[[Row], Any]] = {
-    "R_GM": lambda row: number(row["R_GM"]) if row["n_in_inference"] else "none passed",
+    IN_INFERENCE: lambda row: number(row["R_GM"]) if row["n_in_inference"] else "none passed",
     "interval": lambda row: (
         f"{number(row['low'])}\u00a0to\u00a0{number(row['high'])}" if row["low"] == row["low"] else "none"
     ),
@@ -121,7 +123,7 @@ VERDICTS: dict[str, Callable[[Row], Any]] = {
 TIMES: dict[str, Callable[[Row], Any]] = {
     "AR median, s": lambda row: row["ar_median_s"],
     "SpecDec median, s": lambda row: row["spec_median_s"],
-    "R_GM, all families": lambda row: row["R_GM_all"],
+    ALL: lambda row: row["R_GM_all"],
     "the same with prefill": lambda row: row["R_GM_all_with_prefill"],
     "slower families": lambda row: f"{row['slower_families_n']} of {row['n']}",
 }
@@ -131,8 +133,8 @@ ACCEPTANCE: dict[str, Callable[[Row], Any]] = {
     "tokens per round": lambda row: row["tokens_per_round_median"],
     "rounds": lambda row: row["rounds_median"],
     "target calls": lambda row: row["target_calls_median"],
-    "R_GM, all families": lambda row: row["R_GM_all"],
-    "R_GM, in inference": lambda row: number(row["R_GM"]) if row["n_in_inference"] else "none passed",
+    ALL: lambda row: row["R_GM_all"],
+    IN_INFERENCE: lambda row: number(row["R_GM"]) if row["n_in_inference"] else "none passed",
 }
 
 

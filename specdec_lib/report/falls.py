@@ -52,7 +52,7 @@ def show(root: Path | None = None) -> None:
     caption = (
         f"{text.context_name(first)} tokens, in shares of AR's time. Parts: each regime's cost line, or "
         "its stages where none was fitted, and the counts of its own confirmatory runs; SpecDec: "
-        "measured, means over families. Published: by the audit, overhead "
+        "measured, means over families; R is from these mean times, of all families. Published: by the audit, overhead "
         "inside the "
         f"verification. {each}"
     )
@@ -143,11 +143,12 @@ def sentence(fall: Fall) -> str:
     largest = max(costs, key=lambda name: costs[name])
     saved, spent = -fall.parts[VERIFY], sum(costs.values())
     outcome = "more than is saved" if spent > saved else "less than is saved"
+    of = " from mean times of all families" if fall.n else ""
     return (
         f"*{fall.source}*, {text.context_name(fall.context)}: verifying in blocks saves "
         f"{text.percent(saved)} of AR's time; "
         f"draft, repairs and overhead cost {text.percent(spent)}, {outcome}, most of it {_NAMES[largest]} "
-        f"({text.percent(costs[largest])}). R = {number(1 / fall.spec)}; not explained: "
+        f"({text.percent(costs[largest])}). R = {number(1 / fall.spec)}{of}; not explained: "
         f"{_signed(fall.parts[REST])} of AR's time."
     )
 

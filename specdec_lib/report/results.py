@@ -20,7 +20,7 @@ def show_verdicts(found: list[compare.Source], root: Path | None = None) -> None
     )
     style.table(
         compare.table(found, compare.VERDICTS, setup=True),
-        caption="The result per context.",
+        caption="The result per context. The interval is of the families in inference, as R_GM is.",
         csv=compare.files(found),
     )
     text.say(*verdicts(found), compare.agreement(found), *_missing(found, root))
@@ -63,7 +63,8 @@ def prefill_sentences(found: list[compare.Source]) -> list[str]:
         if pairs:
             how = f" {words[0]}" if len(set(words)) == 1 else ""
             lines.append(
-                f"In {source.results.named} counting the prefill moves R_GM{how}: {text.listed(each)}."
+                f"In {source.results.named} counting the prefill moves R_GM of the families in "
+                f"inference{how}: {text.listed(each)}."
             )
     return lines
 
@@ -91,7 +92,7 @@ def show_forest(found: list[compare.Source], root: Path | None = None) -> None:
         caption = (
             f"{source.label}: {source.hardware}; {source.setup}. R per family: quotient of the medians over "
             f"{source.repeats} repeats, {one.families['family'].nunique()} families. Hollow: a timing check "
-            "failed. Lines: R_GM of the context."
+            "failed. Lines: R_GM of the context's families in inference."
         )
         csv = one.csv(f"confirmatory-{one.contexts[0]}.csv")
         style.figure(figures.forest(source), alt=alt, caption=caption, csv=csv)

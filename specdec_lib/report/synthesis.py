@@ -59,13 +59,15 @@ def show_waterfall(root: Path | None = None) -> None:
             name = text.context_name(fall.context)
             caption = (
                 f"{one.label}: {one.hardware}. {name} tokens, {one.profile.new_tokens} new, k = "
-                f"{one.profile.k}; means over {text.families(fall.n)} of medians over repeats, in AR "
+                f"{one.profile.k}; means over {mechanism_families(fall.n)} of medians over repeats, in AR "
                 "steps. Parts: cost line and traces; totals and what is given back: "
                 f"measured{' (extrapolated context)' if fall.extrapolated else ''}."
             )
             style.figure(figure(fall), alt=alt(fall), caption=caption, csv=csv)
+        sizes = {fall.context: fall.n for fall in found}
         caption = (
-            f"{one.label}: {one.hardware}. AR steps; what is given back is against the reference engine."
+            f"{one.label}: {one.hardware}. AR steps, means over {mechanism_only(sizes)}; what is given back is "
+            "against the reference engine."
         )
         style.table(table(found), caption=caption, csv=csv)
         told = [part for fall in found for part in findings(fall)]
@@ -97,11 +99,12 @@ def findings(fall: Waterfall) -> list[str]:
     largest = max(costs, key=lambda name: costs[name])
     saved, spent = -fall.parts[VERIFY], sum(costs.values())
     outcome = "more than is saved" if spent > saved else "less than is saved"
+    of = f" (from the mean times of {mechanism_families(fall.n)} only)" if fall.n else ""
     start = (
         f"**{text.context_name(fall.context)}.** Verifying in blocks instead of stepping saves "
         f"{number(saved)} of {number(fall.ar)} AR steps. Draft, repairs and overhead cost "
         f"{number(spent)}, {outcome}; the largest of them is {largest} with {number(costs[largest])}. "
-        f"Measured: {number(fall.spec)} steps, R = {number(fall.R)}; the line does not explain "
+        f"Measured: {number(fall.spec)} steps, R = {number(fall.R)}{of}; the line does not explain "
         f"{_signed(fall.parts[REST])} ({text.percent(abs(fall.parts[REST]) / fall.spec)} of the time)."
     )
     if not fall.saved:
@@ -155,7 +158,23 @@ def weight(fall: Waterfall) -> str:
         for run in runs
         if run in fall.R_GM
     ]
-    return f" ({text.families(fall.n)}; R_GM {'; '.join(each)})" if each else f" ({text.families(fall.n)})"
+    return (
+        f" ({mechanism_families(fall.n)}; R_GM {'; '.join(each)})"
+        if each
+        else f" ({mechanism_families(fall.n)})"
+    )
+
+
+def mechanism_families(n: int) -> str:
+    """How many families, and that they are those of the mechanism phases: fewer than the results are made of, so that R
+    of one folder and context is another one."""
+    return text.counted(n, "mechanism family", "mechanism families")
+
+
+def mechanism_only(sizes: dict[int, int]) -> str:
+    """The same of several contexts, as a label of their R."""
+    each = text.listed(f"{number(n)} at {text.context_name(context)}" for context, n in sizes.items())
+    return f"mechanism families only ({each})"
 
 
 _WITH = {REFERENCE: "with the reference engine", "all accepted": "with everything accepted"}

@@ -121,7 +121,7 @@ def verdict_sentence(row: Mapping[str, Any], repeats: int | None = None) -> str:
     if row["R_GM"] is None or row["R_GM"] != row["R_GM"]:
         return f"{start}: no family passed every timing check."
     passed = families(row["n_in_inference"])
-    why = f"R_GM is {estimate(row)} over {passed}"
+    why = f"R_GM is {estimate(row)} over {passed} in inference"
     if _of_all(row):
         why = f"R_GM is {estimate(row)}, {passed} passed every check"
     if row["verdict"] == "undecided":

@@ -229,7 +229,8 @@ def show_predictions(found: list[compare.Source]) -> None:
     each = "; ".join(f"{one.label}: {one.hardware}; {one.setup}" for one, _ in having)
     caption = (
         "The cost line at each source's own median alpha, with v = 1, for its own engine "
-        f"(published: {published.HARDWARE}; {published.SETUP}; {each})."
+        f"(published: {published.HARDWARE}; {published.SETUP}; {each}). Measured: R_GM of all families; published: as "
+        "stated, of the families in its inference."
     )
     frames = [
         (published.LABEL, published_predictions(found[0])),
