@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -350,6 +351,8 @@ def test_doctor_says_what_each_profile_lacks() -> None:
     design = load_design(REPOSITORY / "design.toml")
     for name in design.profiles:
         assert name in text
+    listed = text.partition("Profiles")[2].splitlines()[1:]
+    assert len({re.match(r"  \S+ +", line).end() for line in listed}) == 1, "not one column"  # type: ignore[union-attr]
     assert doctor.missing(design.profile("cpu"), small) == ["3 GiB of free memory needed"]
     assert "no GPU" in doctor.missing(design.profile("qwen-8gb"), small)
     large = doctor.Machine(8, 64 << 30, 64 << 30, 1 << 40, "GPU", 8 << 30, "1", "2.13", True, "x")

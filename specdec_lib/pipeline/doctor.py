@@ -87,11 +87,12 @@ def report(root: Path, machine: Machine | None = None) -> Iterator[str]:
         yield f"  {name:<16} {state}"
     yield "Profiles (make runs PROFILE=...)"
     design = load_design(root / DESIGN_FILE)
+    width = max(map(len, design.profiles))
     for name in design.profiles:
         profile = design.profile(name)
         lacks = missing(profile, found)
         verdict = "can run here" if not lacks else "cannot run here: " + "; ".join(lacks)
-        yield f"  {name:<16} {_duration(profile.total_minutes)}; {verdict}. {profile.title}."
+        yield f"  {name:<{width}} {_duration(profile.total_minutes)}; {verdict}. {profile.title}."
 
 
 def missing(profile: Profile, machine: Machine) -> list[str]:
