@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .decoding import autoregressive, speculative
     from .generation import Generation, Round
     from .pairs import load_pair
+    from .prefilled import Prefilled
     from .proposers import DraftFree, DraftModel, ForcedDraft, Proposer, Scripted
 
 _HOMES = {
@@ -32,6 +33,7 @@ _HOMES = {
     "Scripted": "proposers",
     "DraftFree": "proposers",
     "KVCache": "cache",
+    "Prefilled": "prefilled",
 }
 __all__ = [
     "Acceptance",
@@ -42,6 +44,7 @@ __all__ = [
     "Greedy",
     "Imposed",
     "KVCache",
+    "Prefilled",
     "Proposer",
     "Relaxed",
     "Round",
@@ -57,3 +60,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})  # names not used yet too, for completion

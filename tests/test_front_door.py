@@ -528,8 +528,19 @@ def test_the_readme_s_example(
 def test_every_name_of_the_front_door() -> None:
     for name in specdec_lib.__all__:
         assert getattr(specdec_lib, name).__name__ == name
+    assert specdec_lib.Prefilled is Prefilled, "a parameter of both arms and of DraftModel"
     with pytest.raises(AttributeError, match="sepculative"):
         _ = specdec_lib.sepculative  # type: ignore[attr-defined]
+
+
+def test_completion_knows_the_front_door_before_it_is_used() -> None:
+    code = (
+        "import sys, specdec_lib\n"
+        "missing = {*specdec_lib.__all__, '__version__', 'load_pair'} - set(dir(specdec_lib))\n"
+        "sys.exit(str(missing or '') or ('torch' in sys.modules and 'torch was loaded') or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
