@@ -31,6 +31,7 @@ from specdec_lib.report import (
     published,
     quality,
     results,
+    style,
     text,
     timeuse,
     validity,
@@ -235,7 +236,7 @@ def test_no_verdict_is_not_changed_into_another_one(project: Path) -> None:
     table.loc[(table["family"] != "story") & (table["repeat"] == 2), "others_cpu_share"] = 0.4
     write_table(table, folder / "confirmatory-2048.csv", "confirmatory")
     (one,) = folders.all_folders(project)
-    gained = "Where the main choice has no interval, others give: all cells at 2K (does not)."
+    gained = "Where the main choice gives no verdict, others give: all cells at 2K (does not pay)."
     assert quality.sensitivity(one)[1] == f"No choice changes a verdict. {gained}"
     (folder / "confirmatory-4096.csv").unlink()
     (one,) = folders.all_folders(project)
@@ -278,6 +279,14 @@ def test_peak_memory_is_the_host_s(project: Path, shown: list[str], device: str)
     quality.show_memory(compare.sources(project))
     assert "peak host memory, GiB" in shown[0]
     assert ("GPU memory" in shown[0]) == (device == "cuda")
+
+
+def test_tables_say_a_verdict_in_words_of_its_own(project: Path, shown: list[str]) -> None:
+    """The data keep "does not" and "no interval", which in a cell of its own ask for one word more."""
+    results.show_verdicts([compare.from_article(project)], project)
+    assert "<td>does not pay</td>" in "".join(shown) and "<td>does not</td>" not in "".join(shown)
+    style.table(pd.DataFrame({"verdict": ["no interval"], "interval": ["no interval"]}))
+    assert "<td>no verdict</td><td>no interval</td>" in shown[-1]
 
 
 def test_the_table_of_equal_tokens_names_the_pairs(project: Path, shown: list[str]) -> None:

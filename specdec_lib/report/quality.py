@@ -152,11 +152,14 @@ def sensitivity(one: folders.Results) -> tuple[pd.DataFrame, str]:
                     "choice": "leave one family out",
                     "families": int(without["n"].max()),
                     "R_GM": text.span(without["R_GM"]),
-                    "verdict": ", ".join(seen),
+                    "verdict": ", ".join(map(style.verdict, seen)),
                 }
             )
         other = part[~part["verdict"].isin([main, _NONE])]
-        found = [f"{row['variant']} at {name} ({row['verdict']})" for row in other.to_dict("records")]
+        found = [
+            f"{row['variant']} at {name} ({style.verdict(row['verdict'])})"
+            for row in other.to_dict("records")
+        ]
         verdicts.append(main)
         if main == _NONE:  # what has no verdict cannot get another one
             gained += found
@@ -171,7 +174,7 @@ def _choices_told(changes: list[str], gained: list[str], any_verdict: bool) -> s
     if not changes and any_verdict:
         told.append("No choice changes a verdict.")
     if gained:
-        told.append(f"Where the main choice has no interval, others give: {text.listed(gained)}.")
+        told.append(f"Where the main choice gives no verdict, others give: {text.listed(gained)}.")
     return " ".join(told) or "No choice gives a verdict."
 
 

@@ -27,6 +27,8 @@ MUTED = "#595959"  # 7:1 on white, the faintest colour text may have
 GRID = "#d9d9d9"
 NOT_MEASURED = "not measured"
 Files = str | Iterable[str] | None  # behind a figure or a table: one, one per folder shown, or none
+# A stored verdict as a table or a sentence says it, where its own word needs one more beside it.
+_SAID = {"does not": "does not pay", "no interval": "no verdict"}
 # Characters up to which a cell stays on one line, and from which it needs more width than a column of words.
 _LINE, _TEXT = 32, 120
 
@@ -125,10 +127,12 @@ def table(frame: pd.DataFrame, *, caption: str = "", csv: Files = None, digits: 
     """Show ``frame`` with its caption and CSV link; a wide one scrolls inside its own box. The index is not
     shown.
 
-    Floats get ``digits`` significant digits; missing values read "not measured".
+    Floats get ``digits`` significant digits; missing values read "not measured"; verdicts as :func:`verdict` says them.
     """
     from IPython.display import display
 
+    if "verdict" in frame:
+        frame = frame.assign(verdict=[verdict(value) for value in frame["verdict"]])
     head = "".join(
         f'<th scope="col"{_align(frame.iloc[:, place])}>{html.escape(str(name))}</th>'
         for place, name in enumerate(frame.columns)
@@ -139,6 +143,15 @@ def table(frame: pd.DataFrame, *, caption: str = "", csv: Files = None, digits: 
         rows.append("<tr>" + "".join(_cell(value, digits, str(name)) for name, value in cells) + "</tr>")
     body = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     display(_Html(_card("study-table", body, caption, csv), frame.to_string(index=False)))
+
+
+def verdict(stored: str) -> str:
+    """A verdict as a reader meets it; the data keep the short word.
+
+    >>> verdict("does not"), verdict("no interval"), verdict("undecided")
+    ('does not pay', 'no verdict', 'undecided')
+    """
+    return _SAID.get(stored, stored)
 
 
 def number(value: Any, unit: str = "", digits: int = 3) -> str:
