@@ -198,6 +198,21 @@ def test_a_usual_table_shows_its_last_column_at_1400(site: Path, browser: Any) -
 
 @pytest.mark.browser
 @browser_needed
+@pytest.mark.parametrize("width", [390, 1000, 1200, 1400, 1900])
+def test_the_text_stands_clear_of_the_line_beside_it(site: Path, browser: Any, width: int) -> None:
+    """Of the sidebar's, or of the window's edge where the sidebar is folded away."""
+    resize(browser, width)
+    for page in ("index", "regimes"):
+        show(browser, site / f"{page}.html")
+        gap = browser.execute_script(
+            "const side = document.querySelector('.bd-sidebar-primary').getBoundingClientRect();"
+            "return document.querySelector('article h1').getBoundingClientRect().left - Math.max(0, side.right)"
+        )
+        assert 14 <= gap <= 40, f"{page} at {width} px: {gap} px"
+
+
+@pytest.mark.browser
+@browser_needed
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_has_contrast_in_both_themes(site: Path, browser: Any, theme: str) -> None:
     """Every visible text of the article has 4.5:1 against the nearest opaque background."""
