@@ -131,7 +131,7 @@ def test_pages_work_without_a_network(site: Path, browser: Any) -> None:
 @browser_needed
 @pytest.mark.parametrize("width", [1400, 390])
 def test_nothing_is_hidden_without_a_word(site: Path, browser: Any, width: int) -> None:
-    """What is wider than its box says so; formulas fit; letters of figures keep a size; rows are low."""
+    """What is wider than its box says so; formulas fit; a small figure can be enlarged; rows are low."""
     resize(browser, width)
     for page in source_pages():
         show(browser, site / f"{page}.html")
@@ -140,9 +140,14 @@ def test_nothing_is_hidden_without_a_word(site: Path, browser: Any, width: int) 
             f"{page} at {width} px hides columns without saying so: {seen['silent'][:3]}"
         )
         assert not seen["formulas"], f"{page} at {width} px cuts formulas: {seen['formulas'][:2]}"
-        assert seen["smallest"] >= 0.8, (
-            f"{page} at {width} px draws a figure at {seen['smallest']:.2f} of its size"
-        )
+        for scale, whole, button in seen["figures"]:
+            assert scale >= (0.8 if width > 600 else 0.55), (
+                f"{page} at {width} px draws a figure at {scale:.2f}"
+            )
+            assert whole, f"{page} at {width} px hides a part of a figure"
+            assert button == (scale < 0.8), (
+                f"{page} at {width} px: a figure at {scale:.2f}, a button: {button}"
+            )
         assert seen["tallest"] <= 200, f"{page} at {width} px has a table row of {seen['tallest']} px"
 
 
@@ -150,13 +155,35 @@ def test_nothing_is_hidden_without_a_word(site: Path, browser: Any, width: int) 
 _LAYOUT = """
 const wider = e => e.scrollWidth > e.clientWidth + 1;
 const boxes = [...document.querySelectorAll('article .study-scroll, article .pst-scrollable-table-container')];
-const scales = [...document.querySelectorAll('figure.study-figure img')].map(i => i.clientWidth / i.naturalWidth);
+const figures = [...document.querySelectorAll('figure.study-figure')].map(f => {
+  const image = f.querySelector('img');
+  return [image.clientWidth / image.naturalWidth, !wider(f.querySelector('.study-scroll')),
+    f.querySelector('button').checkVisibility()];
+});
 return {
   silent: boxes.filter(b => wider(b) && !b.closest('.scrolls')).map(b => b.textContent.trim().slice(0, 60)),
   formulas: [...document.querySelectorAll('mjx-container[display]')].filter(wider).map(e => e.textContent.slice(0, 60)),
-  smallest: Math.min(1, ...scales),
+  figures: figures,
   tallest: Math.max(0, ...[...document.querySelectorAll('figure.study-table tr')].map(r => r.offsetHeight)),
 };
+"""
+
+
+@pytest.mark.browser
+@browser_needed
+def test_a_figure_of_a_phone_is_enlarged_and_fits_again(site: Path, browser: Any) -> None:
+    resize(browser, 390)
+    show(browser, site / "synthesis.html")
+    seen = [browser.execute_script(_PRESSED) for _ in range(2)]
+    assert seen == [[1, True, True], [pytest.approx(0.69, abs=0.04), False, True]]
+
+
+# The scale of the first figure, whether its box says that it scrolls, and whether the button stays, after a press.
+_PRESSED = """
+const figure = document.querySelector('figure.study-figure'), image = figure.querySelector('img');
+figure.querySelector('button').click();
+return [image.clientWidth / image.naturalWidth, figure.classList.contains('scrolls'),
+  figure.querySelector('button').checkVisibility()];
 """
 
 
