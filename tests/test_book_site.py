@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from specdec_lib.pipeline import html
+from specdec_lib.report import style
 from tests.pipeline_project import REPOSITORY
 
 SITE = REPOSITORY / "book" / "_build" / "html"
@@ -271,6 +272,43 @@ setTimeout(() => {
   done(poor);
 }, 400);
 """  # noqa: E501
+
+
+@pytest.mark.browser
+@browser_needed
+def test_figures_are_dark_in_the_dark_and_keep_their_colours(site: Path, browser: Any) -> None:
+    """Every colour as the theme's filter shows it: 4.5:1 on the card for text, 3:1 for a series, and its hue."""
+    import colorsys
+
+    resize(browser, 1200)
+    show(browser, site / "time.html")
+    colours = ["#ffffff", style.INK, style.MUTED, *(series.colour for series in style.SERIES)]
+    card, *drawn = browser.execute_script(_FILTERED, colours)
+    assert _luminance(card) < 0.02, f"the card is {card}"
+    for given, shown in zip(colours[1:], drawn, strict=True):
+        contrast = (_luminance(shown) + 0.05) / (_luminance(card) + 0.05)
+        assert contrast >= (4.5 if given in (style.INK, style.MUTED) else 3), f"{given}: {contrast:.1f}:1"
+        before = [int(given[i : i + 2], 16) for i in (1, 3, 5)]
+        if max(before) - min(before) > 10:  # grey has no hue
+            turn = abs(colorsys.rgb_to_hsv(*before)[0] - colorsys.rgb_to_hsv(*shown)[0])
+            assert min(turn, 1 - turn) <= 15 / 360, f"{given} becomes {shown}"
+
+
+def _luminance(rgb: list[int]) -> float:
+    linear = [v / 12.92 if (v := part / 255) <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for part in rgb]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+_FILTERED = """
+document.documentElement.dataset.theme = 'dark';
+const context = document.createElement('canvas').getContext('2d');
+context.filter = getComputedStyle(document.querySelector('figure.study-figure img')).filter;
+return arguments[0].map(colour => {
+  context.fillStyle = colour;
+  context.fillRect(0, 0, 9, 9);
+  return [...context.getImageData(4, 4, 1, 1).data].slice(0, 3);
+});
+"""
 
 
 @pytest.mark.browser

@@ -1,7 +1,7 @@
 """One look for every figure, table and number of the report.
 
-Figures are SVG on a white card: text keeps its contrast in the light and the dark theme. Series differ in
-colour, lightness, marker and line, so that they stay apart in grey and for colour-blind readers.
+Figures are SVG, drawn for a white card; the book's style sheet turns light and dark over in the dark theme. Series
+differ in colour, lightness, marker and line, so that they stay apart in grey and for colour-blind readers.
 """
 
 from __future__ import annotations
