@@ -215,7 +215,17 @@ return boxes.map(b => [b.scrollWidth, b.clientWidth, !!b.closest('.scrolls')]);
 @browser_needed
 def test_a_usual_table_shows_its_last_column_at_1400(site: Path, browser: Any) -> None:
     resize(browser, 1400)
-    for page in ("results", "dial", "draft-free", "all-accept", "audit"):
+    for page in (
+        "results",
+        "dial",
+        "draft-free",
+        "all-accept",
+        "audit",
+        "regimes",
+        "synthesis",
+        "relaxed",
+        "method",
+    ):
         show(browser, site / f"{page}.html")
         hidden = browser.execute_script(
             "return [...document.querySelectorAll('figure.study-table .study-scroll')]"
