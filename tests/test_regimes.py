@@ -359,6 +359,22 @@ def test_the_answer_sorts_the_folders_by_their_verdicts(made: Path, tmp_path: Pa
     assert "gpu-eager" in below and told[-1].endswith("came true in 1 of 2 folders without launches.")
 
 
+def test_the_first_page_begins_with_one_sentence(made: Path, tmp_path: Path) -> None:
+    told = answer.in_short(compare.sources(made))
+    assert told.startswith("**In short**, at every context measured: it pays, of decoding alone, in ")
+    pays, lost, neither = told.split("; ")
+    assert "`gpu-compiled`" in pays and "it does not pay as published" in lost and "`gpu-eager`" in lost
+    for one in folders.measured(made):
+        assert one.quick or told.count(one.named) == 1, "each folder once"
+    alone = [source for source in compare.sources(made) if source.results is None]
+    assert answer.in_short(alone) == "**In short**, at every context measured: it does not pay as published."
+    root = make_project(tmp_path)
+    for path in (root / "data" / "gpu-eager").glob("confirmatory-*.csv"):
+        write_table(read_table(path, "confirmatory").assign(throttled=True), path, "confirmatory")
+    assert neither == "neither is shown in `gpu-text`."
+    assert "neither is shown in `gpu-text` and in `gpu-eager`" in answer.in_short(compare.sources(root))
+
+
 def test_the_findings_flip(made: Path, tmp_path: Path) -> None:
     root = make_project(
         tmp_path, {"gpu-eager": Machine(c=0.5), "gpu-compiled": Machine(step=0.001, c=0.9, repair=0.0)}

@@ -38,6 +38,25 @@ def sentences(root: Path | None = None) -> list[str]:
     return told
 
 
+def in_short(found: list[Source]) -> str:
+    """One sentence ahead of all others: where it pays at every context, where it does not, where neither is shown."""
+    kinds: dict[str, list[str]] = {}
+    for source in found:
+        if source.results is None or not source.results.quick:
+            name = "as published" if source.results is None else f"in {source.results.named}"
+            kinds.setdefault(_KIND[outcome(source)], []).append(name)
+    words = {
+        "pays": "it pays, of decoding alone,",
+        "does not": "it does not pay",
+        "neither": "neither is shown",
+    }
+    told = [f"{start} {text.listed(kinds[kind])}" for kind, start in words.items() if kind in kinds]
+    return f"**In short**, at every context measured: {'; '.join(told)}."
+
+
+_KIND = {"gained": "pays", "lost": "does not", "below": "neither", "open": "neither"}
+
+
 def outcome(source: Source) -> str:
     """ "lost" or "gained": the verdict of every context; "below": described as slower at every one; else "open"."""
     verdicts = {row["verdict"] for row in source.rows}
