@@ -66,6 +66,15 @@ def test_runs_exactly_what_depends_on_a_change(project: Project, monkeypatch: py
     assert (project.data / "b.csv").read_text() == "n\n3\n"
 
 
+def test_what_a_killed_save_left_behind_goes(project: Project) -> None:
+    project.phase("a", WRITE_A, "a.csv")
+    left = project.data / "jobs" / ".x.json.abc.tmp"
+    left.parent.mkdir(parents=True)
+    left.write_text("half a job")
+    assert project.run().executed == ("a",)
+    assert not left.exists()
+
+
 def _must_not_run(*_: object) -> None:
     raise AssertionError("executed although nothing changed")
 

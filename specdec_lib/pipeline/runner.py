@@ -104,6 +104,8 @@ def run_profile(
         return Outcome((), tuple(step.name for step in plan))
 
     with data_lock(folder, root):
+        for left in folder.rglob(".*.tmp"):  # by a save that was killed: nobody else writes here now
+            left.unlink(missing_ok=True)
         records = manifest.load(folder)  # another run may have ended since
         todo = [step for step in plan if again or not fresh(step, records)]
         progress = Progress(len(todo))
