@@ -120,7 +120,8 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
             rows.append(row | {"set_aside_n": again["times"] - left} if again["times"] else row)
             outputs[f"{family} {run['arm']}"] = done.tokens
         if any(run["arm"] == "spec" and run["repeat"] == 1 for run in planned):  # AR has but one stage
-            done = run_arm("spec", True)
+            with on_free_core(pair.device, spec.get("mode", "eager")):
+                done = run_arm("spec", True)
             stages += [
                 {"family": family, "arm": "spec", "stage": stage, "stage_s": s, "total_s": done.seconds}
                 for stage, s in done.stage_seconds.items()

@@ -153,7 +153,7 @@ def test_both_blocks_warm_up_in_one_order(
     assert order == ["spec", "ar", *timed[0], "spec", "ar", *timed[1]]
 
 
-def test_timed_runs_alone_look_for_a_free_core(
+def test_measured_runs_alone_look_for_a_free_core(
     tmp_path: Path, jobs_here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered: list[tuple[str, str]] = []
@@ -165,7 +165,9 @@ def test_timed_runs_alone_look_for_a_free_core(
 
     monkeypatch.setattr(worker, "on_free_core", spy)
     runs, _ = confirmatory(study_in(tmp_path, small_design(isolation="cell")), CONTEXT)
-    assert entered == [("cpu", "eager")] * len(runs)
+    assert entered == [("cpu", "eager")] * (len(runs) + 1), (
+        "and the instrumented one, whose stages give costs"
+    )
 
 
 def test_the_free_core_is_the_fastest_now_and_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
