@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from . import paths
 from .design import Design, Profile, load_design
-from .errors import JobFailed, OutOfDeviceMemory
+from .errors import CacheError, JobFailed, OutOfDeviceMemory
 from .jobs import ENGINE, Served, finished, run_job
 from .pairs import pair_digest
 from .prompts import prompts_digest
@@ -174,27 +174,28 @@ def run_from_store(study: Study, spec: dict[str, Any], context: int) -> dict[str
     done = study.known(spec)
     if done is not None:
         return done
-    _make_caches(study, spec, context)
+    families = list(spec["prefill_s"])
+    _make_caches(study, families, context)
     try:
         return study.measure(spec, study.job_file(spec))
     except JobFailed as failed:
-        if "CacheError" not in str(failed):
+        if CacheError.__name__ not in str(failed):
             raise
-    for path in _caches(study, spec, context):  # damaged, or of an older format
+    for path in _caches(study, families, context):  # damaged, or of an older format
         path.unlink(missing_ok=True)
-    _make_caches(study, spec, context)
+    _make_caches(study, families, context)
     return study.measure(spec, study.job_file(spec))
 
 
-def _caches(study: Study, spec: dict[str, Any], context: int) -> list[Path]:
-    names = [f"{family}-{context}-{role}" for family in spec["prefill_s"] for role in ("target", "draft")]
+def _caches(study: Study, families: list[str], context: int) -> list[Path]:
+    names = [f"{family}-{context}-{role}" for family in families for role in ("target", "draft")]
     return [study.folder / ".prefill" / f"{name}.safetensors" for name in names]
 
 
-def _make_caches(study: Study, spec: dict[str, Any], context: int) -> None:
+def _make_caches(study: Study, families: list[str], context: int) -> None:
     """Make the stored prefills that are not there, after an interruption say."""
-    for family in spec["prefill_s"]:
-        if not all(path.is_file() for path in _caches(study, {"prefill_s": [family]}, context)):
+    for family in families:
+        if not all(path.is_file() for path in _caches(study, [family], context)):
             # not in jobs/: the result that stands there stays
             again = study.folder / ".prefill" / f"{family}-{context}.json"
             study.measure(prefill_spec(study, family, context), again)
