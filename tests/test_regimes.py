@@ -26,6 +26,7 @@ from specdec_lib.report import (
     falls,
     figures,
     folders,
+    host,
     ladder,
     launches,
     mechanisms,
@@ -557,8 +558,8 @@ def test_every_gpu_folder_has_its_margin_on_the_first_page(made: Path) -> None:
 
 
 def test_the_hosts_pace_is_the_cause_only_where_eager_times_follow_it(tmp_path: Path) -> None:
-    file = tmp_path / "data" / carried.HOST_PACE
-    assert carried.pace_sentence(tmp_path) == ""
+    file = tmp_path / "data" / host.HOST_PACE
+    assert host.pace_sentence(tmp_path) == ""
     loop = [0.030, 0.031, 0.040, 0.036, 0.034, 0.045]
     seconds = {
         "loop": loop,
@@ -572,8 +573,8 @@ def test_the_hosts_pace_is_the_cause_only_where_eager_times_follow_it(tmp_path: 
     ):
         known = {"device": "GPU", "cpu_time_per_wall": 1.0, "seconds": seconds | {"eager": eager}}
         file.write_text(json.dumps(known))
-        assert cause in carried.pace_sentence(tmp_path)
-    assert "50\u00a0%" in carried.pace_sentence(tmp_path), "largest over smallest of the loop"
+        assert cause in host.pace_sentence(tmp_path)
+    assert "50\u00a0%" in host.pace_sentence(tmp_path), "largest over smallest of the loop"
 
 
 COLLECTIONS = """collection,measured,commit,context_tokens,c_staged,c_fit,c_paired,reference_residual
@@ -631,15 +632,16 @@ def test_the_committed_collections_are_those_of_the_newest_folder_too() -> None:
 
 
 def test_what_choosing_a_core_gives(tmp_path: Path) -> None:
-    file = tmp_path / "data" / carried.FREE_CORE
-    assert carried.core_sentence(tmp_path) == ""
+    file = tmp_path / "data" / host.FREE_CORE
+    assert host.core_sentence(tmp_path) == ""
     file.parent.mkdir(parents=True)
     seconds = {"any core": [0.5, 0.7, 0.9], "the fastest core": [0.4, 0.5, 0.6]}
     file.write_text(
         json.dumps({"device": "GPU", "core_paces_s": [[0.002, 0.003], [0.005, 0.002]], "seconds": seconds})
     )
-    told = carried.core_sentence(tmp_path)
+    told = host.core_sentence(tmp_path)
     assert "2.50 times" in told and "2 virtual cores in turn, 2 times" in told
+    assert "1 of the cores were at times within 10\u00a0%" in told, "the other was never the fastest"
     assert "any core 0.700 s (middle half 0.600 to 0.800, slowest 0.900)" in told
 
 

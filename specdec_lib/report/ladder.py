@@ -11,6 +11,7 @@ from specdec_lib.guesses import draft_costs
 from specdec_lib.report import folders, mechanisms, plane, regimes, style, text
 from specdec_lib.report.carried import absent, residual_of
 from specdec_lib.report.costline import PHASE
+from specdec_lib.report.launches import draft_moved
 from specdec_lib.report.regimes import Engine, Point
 from specdec_lib.report.style import number
 from specdec_lib.stats import geometric_mean
@@ -34,25 +35,23 @@ def launches_sentences(root: Path | None = None) -> list[str]:
             text.span((regimes.ar_step_s(one, c) * 1e3 for c in both), "ms") for one in (first, captured)
         ]
         # by stages on both sides: a fit on one would compare two ways of estimating
-        cells: Any = [
-            [regimes.staged_cells(one, x)["draft forward"] for x in both] for one in (first, captured)
+        moved = draft_moved(first, captured, both)
+        c = [moved.before, moved.after]
+        ends = [
+            text.span(float(end) for part in side for end in (part.min(), part.max())) for side in moved.cells
         ]
-        c = [[float(part.median()) for part in side] for side in cells]
-        ends = [text.span(float(end) for part in side for end in (part.min(), part.max())) for side in cells]
         nearer = all(
             abs(value - guessed[x]["bytes"]) < abs(value - layers)
             for value, x in zip(c[1], both, strict=True)
         )
-        fell = all(b < a for a, b in zip(*c, strict=True))
-        apart = all(b.max() < a.min() for a, b in zip(*cells, strict=True))
         without = "without its launches" if alone else "with fused kernels and without launches"
         what = (
             f"{without} the draft's cost c moves from its layers to its bytes: the draft **was** launch-bound"
-            if fell and apart and nearer
+            if moved.fell and moved.apart and nearer
             else f"{without} the draft costs less, but its c is still nearer to its layers than to its bytes"
-            if fell and apart
+            if moved.fell and moved.apart
             else f"{without} no change of the draft's cost can be told: it falls by less than its families spread"
-            if fell
+            if moved.fell
             else f"{without} the draft is **not** cheaper in AR steps"
         )
         changes = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from specdec_lib.guesses import draft_costs
 from specdec_lib.report import audit, compare, folders, regimes, text
@@ -67,14 +67,39 @@ def concluded(verdicts: dict[str, set[str]]) -> str:
     return launches + (f"; with fused kernels it was {fused}." if fused else ".")
 
 
+class Moved(NamedTuple):
+    """A draft forward in AR steps of two folders, by context: every family's, and the medians of both sides."""
+
+    cells: tuple[list[Any], list[Any]]
+    before: list[float]
+    after: list[float]
+
+    @property
+    def fell(self) -> bool:
+        """Whether the second folder's is lower at every context."""
+        return all(b < a for a, b in zip(self.before, self.after, strict=True))
+
+    @property
+    def apart(self) -> bool:
+        """Whether at every context each family's is lower than any of the first folder's."""
+        return all(b.max() < a.min() for a, b in zip(*self.cells, strict=True))
+
+
+def draft_moved(first: folders.Results, other: folders.Results, contexts: list[int]) -> Moved:
+    """The same draft in two folders, by the stages of both: a fit on one side would compare two ways of estimating."""
+    cells: Any = tuple(
+        [regimes.staged_cells(side, x)["draft forward"] for x in contexts] for side in (first, other)
+    )
+    before, after = ([float(part.median()) for part in side] for side in cells)
+    return Moved(cells, before, after)
+
+
 def _moved(first: folders.Results, other: folders.Results) -> str:
     """How c went from the eager folder to the other one, both by the stages of their runs."""
     both = sorted(set(first.contexts) & set(other.contexts))
     if not both or first.stages is None or other.stages is None:
         return "c was not measured on both sides"
-    cells: Any = [[regimes.staged_cells(one, x)["draft forward"] for x in both] for one in (first, other)]
-    before, after = ([float(part.median()) for part in side] for side in cells)
-    fell = all(b < a for a, b in zip(before, after, strict=True))
-    apart = all(b.max() < a.min() for a, b in zip(*cells, strict=True))
-    how = "" if fell and apart else ", no more than its families spread" if fell else ", which is no fall"
-    return f"c goes from {text.change(before, after)} AR steps{how}"
+    moved = draft_moved(first, other, both)
+    spread = ", no more than its families spread"
+    how = ", which is no fall" if not moved.fell else "" if moved.apart else spread
+    return f"c goes from {text.change(moved.before, moved.after)} AR steps{how}"

@@ -1,0 +1,67 @@
+"""Whose pace is it? What the benchmarks of the host say about the eager times of a GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specdec_lib.paths import project_root
+from specdec_lib.report import text
+from specdec_lib.report.style import number
+
+HOST_PACE = "h200-engine/host-pace.json"  # of benchmarks/host_pace.py
+FREE_CORE = "h200-engine/free-core.json"  # of benchmarks/free_core.py
+FOLLOWS = 0.5  # a rank correlation from which one time follows another
+_FREE, _SHARED = 1.1, 1.5  # of the shortest time: a core that has its units alone, and one that has not
+
+
+def pace_sentence(root: Path | None = None) -> str:
+    """Whether the host's pace explains the eager times: a fixed loop against eager and captured runs, by rank."""
+    file = (root or project_root()) / "data" / HOST_PACE
+    if not file.is_file():
+        return ""
+    known = json.loads(file.read_text(encoding="utf-8"))
+    seconds = known["seconds"]
+    spread = {name: max(values) / min(values) - 1 for name, values in seconds.items()}
+    ranks: Any = pd.DataFrame(seconds).corr(method="spearman")
+    follows = {mode: float(ranks.loc["loop", mode]) for mode in ("eager", "graphs")}
+    cause = (
+        "it is mostly the host's pace that moves eager times, and a likely reason why cells of eager folders fail"
+        if follows["eager"] >= FOLLOWS > follows["graphs"]
+        else "the host's pace alone does not explain the eager times"
+    )
+    return (
+        f"On one {known['device']}, {len(seconds['loop'])} times in turn: a fixed Python loop varies by "
+        f"{text.percent(spread['loop'], 0)} (largest over smallest), eager AR by {text.percent(spread['eager'], 0)}, "
+        f"captured AR by {text.percent(spread['graphs'])}. The rank correlation with the loop is "
+        f"{number(follows['eager'], digits=2)} for eager and {number(follows['graphs'], digits=2)} for captured runs; "
+        f"the process had {text.percent(known['cpu_time_per_wall'], 0)} of a core: {cause}."
+    )
+
+
+def core_sentence(root: Path | None = None) -> str:
+    """What it helps to run on the core that is the fastest now: eager AR on it, on any, and on one for all runs."""
+    file = (root or project_root()) / "data" / FREE_CORE
+    if not file.is_file():
+        return ""
+    known = json.loads(file.read_text(encoding="utf-8"))
+    seconds: Any = pd.DataFrame(known["seconds"])
+    cores: Any = pd.DataFrame(known["core_paces_s"])
+    each = text.listed(
+        f"{name} {number(seconds[name].median())} s (middle half {number(seconds[name].quantile(0.25))} to "
+        f"{number(seconds[name].quantile(0.75))}, slowest {number(seconds[name].max())})"
+        for name in seconds
+    )
+    shortest: float = cores.min().min()
+    both = int(((cores.min() < _FREE * shortest) & (cores.max() > _SHARED * shortest)).sum())
+    return (
+        f"Beside one {known['device']}, a fixed loop on each of {number(cores.shape[1])} virtual cores in turn, "
+        f"{len(cores)} times, took up to {number(cores.max().max() / shortest)} times its shortest time; "
+        f"{number(both)} of the cores were at times within {text.percent(_FREE - 1, 0)} of it and at times "
+        f"{text.percent(_SHARED - 1, 0)} and more above it, as where a neighbour shares a core's units for a while. "
+        f"Eager AR, {len(seconds)} times in turn, on {each}. Timed eager runs therefore take the core that a probe "
+        "finds fastest just before; what happens during a run it cannot help."
+    )
