@@ -62,12 +62,12 @@ def main() -> int:
 
     for _ in range(3):  # warm-up
         run()
-    with on_free_core("cuda", "eager"):
+    with on_free_core("cuda"):
         fixed = os.sched_getaffinity(0)
     found: dict[str, list[float]] = {"any core": [], "the fastest core": [], "one core for all": []}
     for _ in range(REPEATS):
         found["any core"].append(run())
-        with on_free_core("cuda", "eager"):
+        with on_free_core("cuda"):
             found["the fastest core"].append(run())
         on(fixed)
         found["one core for all"].append(run())

@@ -150,7 +150,7 @@ def mechanism(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     outputs: dict[str, list[int]] = {}
     for repeat in range(1, spec["repeats"] + 1):
         for position, v in enumerate(variants if repeat % 2 else reversed(variants)):
-            with on_free_core(pair.device, bench.cell.mode):
+            with on_free_core(pair.device):
                 before = Snapshot.take()
                 done = bench.run(v)
                 share = others_share(before, Snapshot.take())
@@ -216,7 +216,7 @@ def costs(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     rows = []
     for repeat in range(1, spec["repeats"] + 1):
         for v in variants if repeat % 2 else reversed(variants):
-            with on_free_core(pair.device, bench.cell.mode):
+            with on_free_core(pair.device):
                 done = bench.run(v, instrument=True)
             stages = {f"{stage}_s": seconds for stage, seconds in done.stage_seconds.items()}
             rows.append({"variant": v.name, "repeat": repeat, **counts(done, v), **stages})

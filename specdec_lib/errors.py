@@ -149,7 +149,7 @@ class NotebookTooLarge(NotebookError):
 
 
 class RunInProgress(SpecDecError, RuntimeError):
-    """Another run is using the same data folder."""
+    """Another run is using the same data folder, or the same captured engine."""
 
 
 class EnvironmentIncomplete(SpecDecError, ImportError):

@@ -117,7 +117,7 @@ def _steps(rows: Rows, pair: Pair, spec: dict[str, Any]) -> None:
             lambda c=target: verify(pair.target, c, token),
             lambda c=draft: chain(pair.draft, c, token, 1),
         )
-        with on_free_core(device, "eager"):
+        with on_free_core(device):
             timed = [
                 [_seconds(work, device, 1, warm=not pair_n)[0] for work in works] for pair_n in range(PAIRS)
             ]

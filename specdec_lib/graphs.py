@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
+from threading import Lock
 from time import perf_counter
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import torch
 
@@ -24,6 +26,7 @@ from .errors import (
     InvalidPrompt,
     InvalidSetting,
     OutOfDeviceMemory,
+    RunInProgress,
     TritonMissing,
 )
 from .generation import Generation, Round
@@ -34,6 +37,8 @@ from .modes import check_engine, decoder, new_state
 from .prefilled import Prefilled, prefilled_for
 from .request import check_new_tokens, check_prompt
 from .timing import Stopwatch
+
+P = ParamSpec("P")
 
 
 @dataclass
@@ -46,6 +51,27 @@ class GraphGeneration(Generation):
     replays: int = 0
     surplus: int = 0
     natural: list[int] = field(default_factory=list)
+
+
+def _alone(
+    run: Callable[Concatenate[GraphEngine, P], GraphGeneration],
+) -> Callable[Concatenate[GraphEngine, P], GraphGeneration]:
+    """One run at a time: a second thread would replay graphs that write into the same caches. ``RunInProgress``."""
+
+    @wraps(run)
+    def guarded(self: GraphEngine, *args: P.args, **settings: P.kwargs) -> GraphGeneration:
+        if not self.idle.acquire(blocking=False):
+            raise RunInProgress(
+                "this engine decodes in another thread",
+                expected="one run at a time: every run writes into the captured caches",
+                remedy="wait for it, load a pair for each thread, or use mode='eager'",
+            )
+        try:
+            return run(self, *args, **settings)
+        finally:
+            self.idle.release()
+
+    return guarded
 
 
 class GraphEngine:
@@ -70,6 +96,7 @@ class GraphEngine:
     ) -> None:
         check_engine(target, draft, k, mode, capacity, capture is None)
         self.target, self.draft, self.k, self.mode, self.capacity = target, draft, k, mode, capacity
+        self.idle = Lock()
         cuda = capture is None
         if cuda:
             torch.cuda.synchronize(target.device)
@@ -155,6 +182,7 @@ class GraphEngine:
             self.apart = {stage: self.make(work, self.pool) for stage, work in parts.items()}
         return self.apart
 
+    @_alone
     @torch.inference_mode()
     def autoregressive(
         self,
@@ -185,6 +213,7 @@ class GraphEngine:
             mode=self.mode, device_seconds=watch.device_seconds, replays=replays,
         )  # fmt: skip
 
+    @_alone
     @torch.inference_mode()
     def speculative(
         self,

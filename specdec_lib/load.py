@@ -53,14 +53,15 @@ _PROBE_STEPS = 8_000  # some 0.4 ms: long against the clock, short against how l
 
 
 @contextmanager
-def on_free_core(device: object, mode: str) -> Iterator[None]:
-    """Run the body on the core that is the fastest now, where the host's pace sets the time: eager work on a GPU.
+def on_free_core(device: object) -> Iterator[None]:
+    """Run the body on the core that is the fastest now, where one thread drives the device: work on a GPU.
 
-    A core of a virtual machine may share its units with a neighbour whom no counter shows; eager runs then take up to
-    twice as long. What decides is a loop of fixed work on every core, never a run's own time. Does nothing elsewhere,
-    and where a process cannot choose its core.
+    A core of a virtual machine may share its units with a neighbour whom no counter shows. Eager runs then take up to
+    twice as long, and captured ones, whose host reads and replays a slow core delays, a few percent. What decides is a
+    loop of fixed work on every core, never a run's own time. Does nothing on a CPU, and where a process cannot choose
+    its core.
     """
-    if mode != "eager" or not str(device).startswith("cuda") or not hasattr(os, "sched_setaffinity"):
+    if not str(device).startswith("cuda") or not hasattr(os, "sched_setaffinity"):
         yield
         return
     allowed = os.sched_getaffinity(0)

@@ -108,7 +108,7 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
             run_arm(arm, False, None if number == 0 else min(WARM_TOKENS, spec["new_tokens"]))
         for run in planned:
             for left in reversed(range(again["times"] + 1)):
-                with on_free_core(pair.device, spec.get("mode", "eager")):
+                with on_free_core(pair.device):
                     before = Snapshot.take()
                     done = run_arm(run["arm"], False)
                     share = others_share(before, Snapshot.take())
@@ -120,7 +120,7 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
             rows.append(row | {"set_aside_n": again["times"] - left} if again["times"] else row)
             outputs[f"{family} {run['arm']}"] = done.tokens
         if any(run["arm"] == "spec" and run["repeat"] == 1 for run in planned):  # AR has but one stage
-            with on_free_core(pair.device, spec.get("mode", "eager")):
+            with on_free_core(pair.device):
                 done = run_arm("spec", True)
             stages += [
                 {"family": family, "arm": "spec", "stage": stage, "stage_s": s, "total_s": done.seconds}

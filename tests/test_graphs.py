@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from specdec_lib.acceptance import Imposed, iid_passes
 from specdec_lib.capture import Direct
 from specdec_lib.decoding import autoregressive, speculative
 from specdec_lib.device_state import DecodeState
-from specdec_lib.errors import ContextTooLong, InvalidPrompt, InvalidSetting, NoCudaDevice
+from specdec_lib.errors import ContextTooLong, InvalidPrompt, InvalidSetting, NoCudaDevice, RunInProgress
 from specdec_lib.graphs import GraphEngine
 from specdec_lib.pairs import Pair
 from specdec_lib.prefilled import Prefilled
@@ -139,3 +140,28 @@ def test_bad_requests_are_named(tiny_pair: Pair) -> None:
             running.speculative(PROMPT, NEW, **wrong)  # type: ignore
     with pytest.raises(InvalidSetting):
         engine(tiny_pair, None, 2).speculative(PROMPT, NEW)
+
+
+def test_a_second_run_beside_the_first_is_refused(tiny_pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = engine(tiny_pair, tiny_pair.draft, 4)
+    begin, refused = one.state.begin, []
+
+    def meanwhile(*given: Any) -> None:
+        def other() -> None:
+            with pytest.raises(RunInProgress, match="decodes in another thread"):
+                one.autoregressive(PROMPT, NEW)
+            refused.append(True)
+
+        thread = Thread(target=other)
+        thread.start()
+        thread.join()
+        begin(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.state, "begin", meanwhile)
+        done = one.speculative(PROMPT, NEW)
+    assert refused
+    assert done.tokens == autoregressive(tiny_pair.target, PROMPT, NEW).tokens, "the first is not touched"
+    with pytest.raises(InvalidSetting):
+        one.speculative(PROMPT, 0)
+    assert one.autoregressive(PROMPT, NEW).tokens == done.tokens, "free again, also after an error"

@@ -156,18 +156,16 @@ def test_both_blocks_warm_up_in_one_order(
 def test_measured_runs_alone_look_for_a_free_core(
     tmp_path: Path, jobs_here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entered: list[tuple[str, str]] = []
+    entered: list[str] = []
 
     @contextmanager
-    def spy(device: object, mode: str) -> Iterator[None]:
-        entered.append((str(device), mode))
+    def spy(device: object) -> Iterator[None]:
+        entered.append(str(device))
         yield
 
     monkeypatch.setattr(worker, "on_free_core", spy)
     runs, _ = confirmatory(study_in(tmp_path, small_design(isolation="cell")), CONTEXT)
-    assert entered == [("cpu", "eager")] * (len(runs) + 1), (
-        "and the instrumented one, whose stages give costs"
-    )
+    assert entered == ["cpu"] * (len(runs) + 1), "and the instrumented one, whose stages give costs"
 
 
 def test_the_free_core_is_the_fastest_now_and_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,16 +173,15 @@ def test_the_free_core_is_the_fastest_now_and_left_behind(monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "sched_getaffinity", lambda who: {3, 5, 7}, raising=False)
     monkeypatch.setattr(os, "sched_setaffinity", lambda who, cores: asked.append(set(cores)), raising=False)
     monkeypatch.setattr(load, "_pace", {3: 0.7, 5: 0.4, 7: 0.5}.__getitem__)
-    with load.on_free_core("cuda:0", "eager"):
+    with load.on_free_core("cuda:0"):
         assert asked == [{5}]
     assert asked == [{5}, {3, 5, 7}]
-    with pytest.raises(ValueError, match="a run"), load.on_free_core("cuda", "eager"):
+    with pytest.raises(ValueError, match="a run"), load.on_free_core("cuda"):
         raise ValueError("a run failed")
     assert asked[2:] == [{5}, {3, 5, 7}], "also after a failure"
-    for device, mode in (("cpu", "eager"), ("cuda", "graphs"), ("cuda", "compiled")):
-        with load.on_free_core(device, mode):
-            pass
-    assert len(asked) == 4, "where the host does not set the time, every core will do"
+    with load.on_free_core("cpu"):
+        pass
+    assert len(asked) == 4, "on a CPU the work takes every core"
 
 
 def test_a_system_that_refuses_a_core_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +190,7 @@ def test_a_system_that_refuses_a_core_changes_nothing(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse, raising=False)
     ran = []
-    with load.on_free_core("cuda", "eager"):
+    with load.on_free_core("cuda"):
         ran.append(1)
     assert ran == [1]
 
