@@ -330,21 +330,27 @@ def test_single_steps_in_pairs_come_first(tmp_path: Path) -> None:
         "pair": one.profile.pair, "dtype": "bf16", "device": "cuda", **ratio, "k": None, "label": "synthetic",
         "outcome": "measured", "n": 100, "low": 0.4, "high": 0.6, "published_low": None, "published_high": None,
     }  # fmt: skip
-    rows = [row | {"context_tokens": c, "value": v} for c, v in ((2048, 0.5), (8192, 0.51))]
+    rows = [row | {"context_tokens": c, "value": v} for c, v in ((2048, 0.5), (4096, 0.505), (8192, 0.51))]
     rows.append(rows[0] | {"quantity": "plain step", "unit": "s", "value": 0.02})
     write_table(pd.DataFrame(rows), one.folder / "graphs.csv", "graphs")
     one = one_of(root, "gpu-eager")
-    assert regimes.paired(one) == {2048: 0.5, 8192: 0.51}
+    assert regimes.paired(one) == {2048: 0.5, 4096: 0.505, 8192: 0.51}
     told = next(line for line in carried.layer_sentences(root) if "gpu-eager" in line)
     assert "**no**. c is 0.500 at 2K (-" in told and "by single steps in pairs" in told
     assert "By the stages of its runs it is 0.8" in told and "The fit on development texts gives" in told
+    (moved,) = ladder.launches_sentences(root)
+    assert "(0.500 to 0.510 by single steps in pairs)" in moved and "the draft **was** launch-bound" in moved
+    write_table(pd.DataFrame(rows).assign(value=0.46), one.folder / "graphs.csv", "graphs")
+    (moved,) = ladder.launches_sentences(root)
+    assert "no change of the draft's cost can be told: it falls by less than two ways" in moved
+    assert ", no fall that both estimates show" in launches.tested(root)
 
 
 def test_the_answer_sorts_the_folders_by_their_verdicts(made: Path, tmp_path: Path) -> None:
     """Lost, gained, described as slower, open: each folder once; and how often the bytes' half came true."""
     told = answer.sentences(made)
     assert (
-        told[0].startswith("The published loss comes back in")
+        told[0].startswith("As published, at its own size, speculative decoding does not pay in")
         and "`gpu-eager` (synthetic) (eager on a GPU," in told[0]
     )
     gain = next(line for line in told if line.startswith("It becomes a gain, of decoding alone"))
@@ -425,8 +431,8 @@ def test_the_audit_s_hypothesis_is_followed_by_its_test(
     ):
         assert "`gpu-graphs` (synthetic)" in told and "c goes from 0.860 to 0.450 AR steps, and" in told
         assert (
-            "There removing launches alone was enough for R above 1; with fused kernels it was enough."
-            in told
+            "There captured graphs, without fused kernels, were enough for R above 1, with rounds that differ too "
+            "(reference, k = 4 against repair-free, bonus, k = 1); with fused kernels it was enough." in told
         )
         assert launches.UNTESTED not in told and "gpu-text" not in told, "another pair's layers"
     dear = Machine(step=0.004, c=0.9, repair=0.0)
@@ -435,7 +441,7 @@ def test_the_audit_s_hypothesis_is_followed_by_its_test(
     assert (
         "to 0.900 AR steps, which is no fall, and speculative decoding does not pay at 2K, 4K and 8K" in told
     )
-    assert "alone was **not** enough for R above 1; with fused kernels it was enough." in told
+    assert "were **not** enough for R above 1, with rounds that differ too" in told
     shutil.rmtree(root / "data" / "gpu-graphs")
     assert "Launches were not removed alone there; with fused kernels it was enough." in launches.tested(root)
     shutil.rmtree(root / "data" / "gpu-compiled")
@@ -454,7 +460,7 @@ def test_a_draft_is_cheaper_only_beyond_the_spread_of_its_families(tmp_path: Pat
     for name in ("decode_s", "device_event_s"):
         table.loc[slow, name] *= 1.1  # that family's draft is then a smaller share of its AR step
     write_table(table, path, "confirmatory")
-    assert "it falls by less than its families spread" in ladder.launches_sentences(root)[0]
+    assert "can be told: its families overlap" in ladder.launches_sentences(root)[0]
 
 
 def test_a_line_that_misses_its_cells_tells_no_factor_from_the_next(tmp_path: Path) -> None:
@@ -484,10 +490,41 @@ def test_the_ladder_goes_from_the_published_engine_to_the_best_k(made: Path, tmp
     )
     assert rows[0]["R against the best AR"] == pytest.approx(float(str(rows[0]["R by the line"])) / 20)
     told = ladder.ladder_sentence(modes, 2048, made)
-    assert "(synthetic, by the cost line)" in told and "20.0 times as fast" in told
+    assert (
+        "(synthetic, by the cost line, or the stages of the runs where none was fitted)" in told
+        and "20.0 times as fast" in told
+    )
     root = make_project(tmp_path, {"gpu-compiled": Machine(step=0.001, c=0.05, repair=0.0)})
     names = [row["source"] for row in ladder.steps(regimes.ladders(root)[0], 2048, root)]
     assert "gpu-graphs (synthetic)" not in names, "it ran at another k than the last regime's best"
+
+
+def test_a_rung_names_all_that_changes_with_it(tmp_path: Path) -> None:
+    """An eager folder without a cost line tells nothing of other rounds: these change with the launches then."""
+    root = make_project(tmp_path)
+    (root / "data" / "gpu-eager" / "cost-fit.csv").unlink()
+    rows = ladder.steps(regimes.ladders(root)[0], 2048, root)
+    assert [row["change"] for row in rows[:2]] == [
+        "eager, as published",
+        "launches removed: captured graphs, and repair-free, bonus, k = 1 instead of reference, k = 4",
+    ]
+    assert all("instead of" not in str(row["change"]) for row in rows[2:])
+
+
+def test_the_last_regimes_own_k_stands_where_its_line_does_not_tell_it_from_the_best(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes = regimes.ladders(made)[0]
+    last = next(point for point in regimes.folder_points(modes[-1]) if point.context == 2048)
+    alpha, own = regimes.alpha_at(2048, made), last.engine
+    found = last.best(alpha, "repair-free", True)
+    assert found
+    better = regimes.Engine("repair-free", True, own.k + 1)
+    for gain, k in ((1.01, own.k), (1.5, own.k + 1)):
+        R = last.R(alpha, own) * gain
+        monkeypatch.setattr(regimes.Point, "best", lambda *_, R=R: (better, R))
+        monkeypatch.setattr(ladder, "residual_of", lambda one: 0.02)
+        assert ladder.rungs(modes, 2048, made)[-1][2].k == k
 
 
 def test_a_rung_whose_cells_failed_says_so_and_shows_their_range(tmp_path: Path) -> None:
@@ -602,10 +639,10 @@ def test_a_claim_over_repeated_collections(
     layers, predicted = repeated.sentences(tmp_path)
     assert "by the stages **yes**" in layers and "by the fit" not in layers
     assert (
-        "by single steps in pairs **undecided**: the mean is off by -41.7" in layers
-        and "(n = 1, single ones" in layers
+        "by single steps in pairs **undecided**: the mean is off by -41.7\u00a0% at 2K (0 of 1 within)"
+        in layers
     )
-    assert verdict in predicted and "(n = 3" in predicted
+    assert verdict in predicted and "of 3 within)" in predicted
     low, high = min(residuals) * 100, max(residuals) * 100
     assert f"single ones {low:+.1f} to {high:+.1f}" in predicted
 

@@ -173,7 +173,7 @@ def test_a_quick_look_has_no_verdict_and_says_so(project: Path) -> None:
     assert ("Not computable with 2 repeats") in quality.exclusion_sentence(found[1].results)  # type: ignore[arg-type]
 
 
-def test_a_cell_that_failed_is_named_with_its_check(project: Path) -> None:
+def test_a_cell_that_failed_is_named_with_its_check(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = add(project, "cpu-full", "cpu-full", 0.5, contexts=2)
     table = pd.read_csv(folder / "confirmatory-4096.csv")
     table.loc[(table["family"] == "story") & (table["repeat"] == 2), "others_cpu_share"] = 0.4
@@ -196,6 +196,25 @@ def test_a_cell_that_failed_is_named_with_its_check(project: Path) -> None:
         one
     ) and "undisturbed (1)" in quality.exclusion_sentence(one)
     assert list(compare.table(found, compare.VERDICTS)["families in inference"]).count("15 of 16") == 1
+    monkeypatch.setattr(compare, "_SEEN", -1.0)
+    (moved,) = compare.left_out(found)
+    assert " with them at 4K, " in moved and " without" in moved
+
+
+def test_an_overview_says_what_pays_and_why_there_is_no_verdict() -> None:
+    rows = [
+        {"context_tokens": 2048, "verdict": "pays", "n": 16, "n_in_inference": 16},
+        {"context_tokens": 4096, "verdict": "no interval", "n": 16, "n_in_inference": 3},
+        {"context_tokens": 8192, "verdict": "no interval", "n": 16, "n_in_inference": 0},
+    ]
+    assert text.verdict_overview(rows) == (
+        "pays (decoding alone) at 2K; gets no verdict (3 of 16 families passed the timing checks) at 4K; "
+        "gets no verdict (none of 16 families passed the timing checks) at 8K"
+    )
+    few = {"context_tokens": 2048, "verdict": "no interval", "n": 2, "n_in_inference": 0}
+    assert text.verdict_overview([rows[0], few], "") == (
+        "pays at 2K; gets no verdict (too few repeats or families) at 2K"
+    )
 
 
 def test_every_R_says_of_which_families_it_is(project: Path, shown: list[str]) -> None:

@@ -22,7 +22,7 @@ def sentences(root: Path | None = None) -> list[str]:
         if source.results and not source.results.quick:
             kinds.setdefault(outcome(source), []).append(_named(source))
     opening = {
-        "lost": "The published loss comes back in",
+        "lost": "As published, at its own size, speculative decoding does not pay in",
         "gained": "It becomes a gain, of decoding alone, in",
         "below": "R is below 1 at every context, but too few cells passed the timing checks for more than a "
         "description, in",

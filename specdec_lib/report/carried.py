@@ -65,14 +65,33 @@ def layer_sentences(root: Path | None = None) -> list[str]:
         beside = f" The fit on development texts gives {text.span(fitted)}." if source and fitted else ""
         if pairs and by_stages:
             beside = f" By the stages of its runs it is {text.span(staged.values())}.{beside}"
+        weak, ranges = ("", "") if pairs else (_weak(one), _families_of(one))
         told.append(
             f"c within {text.percent(NEAR_LAYERS, 0)} of the layer ratio {number(layers)} in the eager regime of "
-            f"{one.named}: {yes(all(abs(o) <= NEAR_LAYERS for o in off))}. c is "
-            f"{_each(c, layers)}{source}; the bytes' share is {text.span(p.share for p in found)}.{beside} Published: "
-            f"c = {text.span(row['c_steps'] for row in audit.rows(root))} at a layer ratio of "
+            f"{one.named}{_of_several(one, root)}: {yes(all(abs(o) <= NEAR_LAYERS for o in off))}{weak}. c is "
+            f"{_each(c, layers)}{source}{ranges}; the bytes' share is {text.span(p.share for p in found)}.{beside} "
+            f"Published: c = {text.span(row['c_steps'] for row in audit.rows(root))} at a layer ratio of "
             f"{number(audit.ratios()['layers'])}."
         )
     return told
+
+
+def _of_several(one: folders.Results, root: Path | None) -> str:
+    """Where a folder was collected several times, that this is one of them."""
+    return repeated.newest(root) if one.name == repeated.FOLDER else ""
+
+
+def _weak(one: folders.Results) -> str:
+    none = bool(one.contexts) and not one.families["in_inference"].any()
+    return ", as a description (no cell passed the timing checks)" if none else ""
+
+
+def _families_of(one: folders.Results) -> str:
+    """The range of single families, where c is the median of their stages."""
+    if one.stages is None or not one.contexts:
+        return ""
+    cells: list[Any] = [regimes.staged_cells(one, context)["draft forward"] for context in one.contexts]
+    return f" (single families {text.span(float(v) for part in cells for v in (part.min(), part.max()))})"
 
 
 def byte_sentences(root: Path | None = None) -> list[str]:
@@ -135,9 +154,10 @@ def reference_sentences(root: Path | None = None) -> list[str]:
                 f"{value * 100:+.1f}\u00a0% at {text.context_name(c)}" for c, value in off.items()
             )
             told.append(
-                f"R of the reference formulation predicted within {text.percent(NEAR_R, 0)} in {one.named}: "
+                f"R of the reference formulation predicted within {text.percent(NEAR_R, 0)} in "
+                f"{one.named}{_of_several(one, root)}: "
                 f"{yes(all(abs(value) <= NEAR_R for value in off.values()))}. Measured / predicted - 1 is "
-                f"{each}, over {text.counted(cells_n, 'held-out cell')}."
+                f"{each}, over {text.counted(cells_n, 'held-out cell')} in all."
             )
     return told
 

@@ -110,6 +110,8 @@ def _value(show: Callable[[Row], Any], row: Row) -> Any:
         return "not stated"
 
 
+_SEEN = 0.05  # a shift of R_GM that is told though no verdict changes
+
 # R of one folder and context has several values: of the families in the inference, and of all. Each heading says which.
 IN_INFERENCE, ALL = "R_GM, in inference", "R_GM, all families"
 VERDICTS: dict[str, Callable[[Row], Any]] = {
@@ -146,7 +148,7 @@ def headline(found: list[Source]) -> list[str]:
         kind = "; a quick look" if source.results and source.results.quick else ""
         parts.append(
             f"**{opening}** ({source.hardware}{kind}) speculative decoding "
-            f"{text.verdict_overview(source.rows)}. "
+            f"{text.verdict_overview(source.rows, '')}. "
             f"R_GM is {text.listed(text.estimate(row) for row in source.rows)}"
             f"{', in this order' * (len(source.rows) > 1)}."
             f"{f' That is decoding alone. {told}' if (told := prefill_told(source)) else ''}"
@@ -172,7 +174,7 @@ def prefill_told(source: Source) -> str:
     each = text.listed(f"{text.estimate(row)} at {text.context_name(row['context_tokens'])}" for row in rows)
     return (
         f"With the prefill of both models counted, for {source.results.profile.new_tokens} new tokens, it "
-        f"**{text.verdict_overview(rows)}**: R_GM is {each}."
+        f"**{text.verdict_overview(rows, '')}**: R_GM is {each}."
     )
 
 
@@ -206,7 +208,9 @@ def agreement(found: list[Source]) -> str:
             )
             kinds[kind].append(text.context_name(r["context_tokens"]))
         if kinds["same"]:
-            lines.append(f"{source.label} repeats the published verdict at {text.listed(kinds['same'])}.")
+            lines.append(
+                f"{source.label} repeats the published verdict, not its size, at {text.listed(kinds['same'])}."
+            )
         if kinds["open"]:
             nothing = "" if kinds["other"] else "; nothing here contradicts it"
             lines.append(
@@ -236,11 +240,22 @@ def left_out(found: list[Source]) -> list[str]:
         elif matters := _with_all(source):
             lines.append(f"{told}. {matters}")
         else:
-            unmoved.append(f"{cells} in {source.results.named}")
+            unmoved.append(f"{cells} in {source.results.named}{_moved(source)}")
     if unmoved:
         told = text.listed(unmoved)
         lines.append(f"Failed a timing check and left the inference, without changing a verdict: {told}.")
     return lines
+
+
+def _moved(source: Source) -> str:
+    """Where R_GM itself moves with the cells that were left out, if no verdict does."""
+    each = text.listed(
+        f"{number(row['R_GM_all'])} with them at {text.context_name(row['context_tokens'])}, "
+        f"{number(row['R_GM'])} without"
+        for row in source.rows
+        if abs(row["R_GM_all"] / row["R_GM"] - 1) > _SEEN
+    )
+    return f" (R_GM is {each})" if each else ""
 
 
 def _with_all(source: Source) -> str:
@@ -259,9 +274,11 @@ def _with_all(source: Source) -> str:
     bare = [row for row in rows if main[row["context_tokens"]] == "no interval"]
     told = [f"With all cells R_GM is {_each(other)}: what was left out matters there."] if other else []
     if bare:
+        without = {row["context_tokens"] for row in bare}
+        left = sum(int(row["n_in_inference"]) for row in source.rows if row["context_tokens"] in without)
+        start = "What is left is too little for a verdict" if left else "None is left for a verdict"
         told.append(
-            f"What is left is too little for a verdict; with all cells, noise included, R_GM is {_each(bare)}; "
-            "no verdict can rest on that either."
+            f"{start}; with all cells, noise included, R_GM is {_each(bare)}; no verdict can rest on that either."
         )
     return " ".join(told)
 

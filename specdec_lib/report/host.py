@@ -29,7 +29,8 @@ def pace_sentence(root: Path | None = None) -> str:
     ranks: Any = pd.DataFrame(seconds).corr(method="spearman")
     follows = {mode: float(ranks.loc["loop", mode]) for mode in ("eager", "graphs")}
     cause = (
-        "it is mostly the host's pace that moves eager times, and a likely reason why cells of eager folders fail"
+        "eager times follow the host's pace more than captured ones do, which is a likely reason why cells of eager "
+        "folders fail"
         if follows["eager"] >= FOLLOWS > follows["graphs"]
         else "the host's pace alone does not explain the eager times"
     )

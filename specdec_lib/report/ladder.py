@@ -50,9 +50,10 @@ def launches_sentences(root: Path | None = None) -> list[str]:
             if moved.fell and moved.apart and nearer
             else f"{without} the draft costs less, but its c is still nearer to its layers than to its bytes"
             if moved.fell and moved.apart
-            else f"{without} no change of the draft's cost can be told: it falls by less than its families spread"
-            if moved.fell
             else f"{without} the draft is **not** cheaper in AR steps"
+            if moved.rose
+            else f"{without} no change of the draft's cost can be told: "
+            f"{'its families overlap' if moved.agreed else 'it falls by less than two ways of estimating it differ'}"
         )
         changes = (
             "nothing changes but how the forward is launched"
@@ -61,7 +62,7 @@ def launches_sentences(root: Path | None = None) -> list[str]:
         )
         told.append(
             f"From {first.named} to {captured.named} {changes} ({first.mode} to {captured.mode}). An AR "
-            f"step takes {steps[0]} before and {steps[1]} after, a draft forward {text.span(c[0])} and "
+            f"step takes {steps[0]} before and {steps[1]} after, a draft forward {text.span(c[0])}{moved.beside} and "
             f"{text.span(c[1])} AR steps (stages of the confirmatory runs, medians over families; single families "
             f"{ends[0]} and {ends[1]}), where the layer ratio is {number(layers)} and the bytes' "
             f"share {share}: {what}. {_spread(first, captured)}"
@@ -139,7 +140,8 @@ def rungs(
     """What changes, rung by rung: the rounds, the k that the last regime's cost asks for, then launches and kernels.
 
     The first is the published engine; where no repair was measured it starts with the repair-free one. A regime whose
-    verification is known at another k only is left out.
+    verification is known at another k only is left out, and the next rung then names all that changes. The k of the
+    last regime's own runs stands where its cost line does not tell it from the best one.
     """
     at = [next(point for point in regimes.folder_points(one) if point.context == context) for one in ladder]
     k = folders.read_design(root).measurement.k
@@ -147,16 +149,25 @@ def rungs(
     words = {"graphs": "launches removed: captured graphs", "compiled": "fused kernels, captured"}
     found = [(f"{ladder[0].mode}, as published", at[0], start)] if at[0].has_repair else []
     found.append((f"{ladder[0].mode}, repair-free with bonus", at[0], engine))
-    best = at[-1].best(regimes.alpha_at(context, root), "repair-free", True)
-    chosen = best[0] if best else at[-1].engine
+    alpha, own = regimes.alpha_at(context, root), at[-1].engine
+    best = at[-1].best(alpha, "repair-free", True)
+    off = residual_of(ladder[-1]) or 0.0
+    chosen = best[0] if best and at[-1].R(alpha, own) * (1 + off) < best[1] else own
     if chosen != engine:
-        found.append(("k chosen by the last regime's cost", at[0], chosen))
+        found.append(("the last regime's k", at[0], chosen))
     found += [
         (words[one.mode], point, chosen)
         for one, point in zip(ladder[1:], at[1:], strict=True)
         if point.line or point.engine == chosen
     ]
-    return [rung for rung in found if rung[1].line or rung[2] == rung[1].engine]
+    known = [rung for rung in found if rung[1].line or rung[2] == rung[1].engine]
+    named, before = [], known[:1]
+    for name, point, rounds in known:
+        # the rungs between were left out: their changes come with this one
+        several = before[0][2] != rounds and point is not before[0][1]
+        named.append((f"{name}, and {rounds} instead of {before[0][2]}" if several else name, point, rounds))
+        before = [(name, point, rounds)]
+    return named
 
 
 def steps(ladder: list[folders.Results], context: int, root: Path | None = None) -> list[dict[str, object]]:
@@ -257,9 +268,9 @@ def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | No
         else f"the change that takes R over 1 is *{crossed}*"
     )
     faster = float(str(rows[0]["AR step, ms"])) / float(str(rows[-1]["AR step, ms"]))
-    label = (
-        "synthetic, by the cost line" if ladder[0].synthetic else "by the cost line, at the published alpha"
-    )
+    line = all(point.line for _, point, _ in rungs(ladder, context, root))
+    by = "by the cost line" if line else "by the cost line, or the stages of the runs where none was fitted"
+    label = f"synthetic, {by}" if ladder[0].synthetic else f"{by}, at the published alpha"
     return (
         f"At {text.context_name(context)} R goes from {number(values[0])} to {number(values[-1])} "
         f"({label}): {over}; {told}. AR itself became "

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from specdec_lib.guesses import draft_costs
 from specdec_lib.report import audit, compare, folders, regimes, text
 
+_TOLD = 0.05  # a fall of c below this is no fall, where two ways of estimating disagree by more
 _SAME = 0.005  # two layer ratios nearer than this are of the same shapes
 UNTESTED = (
     "It is not tested here: that takes runs on one GPU, of a pair with these layers, that differ in their launches "
@@ -35,7 +36,7 @@ def _told(ladder: list[folders.Results], root: Path | None) -> str:
     first, by_mode = ladder[0], {one.mode: one for one in ladder}
     rows = {source.label: source.rows for source in compare.sources(root)}
     names = {
-        "graphs": "Captured graphs remove the launches and nothing else",
+        "graphs": "Captured graphs remove a forward's launches and nothing else of it",
         "compiled": "Fused kernels, captured",
     }
     each = [
@@ -47,12 +48,16 @@ def _told(ladder: list[folders.Results], root: Path | None) -> str:
     enough = {mode: {row["verdict"] for row in rows[one.label]} for mode, one in by_mode.items()}
     weak = "" if first.families["in_inference"].any() else " No eager cell passed the timing checks."
     device = first.provenance["device"].get("device_name", "a GPU")
-    return f"Tested on {device}. {' '.join(each)} {concluded(enough)}{weak}"
+    rounds = {mode: regimes.engine_of(one) for mode, one in {"eager": first, **by_mode}.items()}
+    other = "" if len({rounds["eager"], rounds.get("graphs", rounds["eager"])}) == 1 else (
+        f", with rounds that differ too ({rounds['eager']} against {rounds['graphs']})"
+    )  # fmt: skip
+    return f"Tested on {device}. {' '.join(each)} {concluded(enough, other)}{weak}"
 
 
-def concluded(verdicts: dict[str, set[str]]) -> str:
+def concluded(verdicts: dict[str, set[str]], other: str = "") -> str:
     """Whether launches removed alone were enough for R above 1, and whether fused kernels are; by mode, the verdicts
-    of its contexts."""
+    of its contexts. ``other``: what else differs from the eager runs."""
     words = {"pays": "enough", "does not": "**not** enough"}
     alone, fused = (
         words.get(next(iter(found)), "") if len(found := verdicts.get(mode, set())) == 1 else ""
@@ -61,9 +66,9 @@ def concluded(verdicts: dict[str, set[str]]) -> str:
     if "graphs" not in verdicts:
         launches = "Launches were not removed alone there"
     elif alone:
-        launches = f"There removing launches alone was {alone} for R above 1"
+        launches = f"There captured graphs, without fused kernels, were {alone} for R above 1{other}"
     else:
-        launches = "Whether removing launches alone is enough for R above 1 is open there"
+        launches = "Whether captured graphs without fused kernels are enough for R above 1 is open there"
     return launches + (f"; with fused kernels it was {fused}." if fused else ".")
 
 
@@ -73,6 +78,7 @@ class Moved(NamedTuple):
     cells: tuple[list[Any], list[Any]]
     before: list[float]
     after: list[float]
+    paired: list[float]  # the first side by single steps in pairs; empty where it has none
 
     @property
     def fell(self) -> bool:
@@ -80,9 +86,27 @@ class Moved(NamedTuple):
         return all(b < a for a, b in zip(self.before, self.after, strict=True))
 
     @property
+    def rose(self) -> bool:
+        """Whether at every context no family's is lower than any of the first folder's."""
+        return all(b.min() >= a.max() for a, b in zip(*self.cells, strict=True))
+
+    @property
     def apart(self) -> bool:
-        """Whether at every context each family's is lower than any of the first folder's."""
-        return all(b.max() < a.min() for a, b in zip(*self.cells, strict=True))
+        """Whether at every context each family's is lower than any of the first folder's, and the other estimate says
+        so too."""
+        return self.agreed and all(b.max() < a.min() for a, b in zip(*self.cells, strict=True))
+
+    @property
+    def agreed(self) -> bool:
+        """Whether by single steps in pairs, the estimate that a drifting host moves least, it also fell."""
+        return not self.paired or all(
+            b < a * (1 - _TOLD) for a, b in zip(self.paired, self.after, strict=True)
+        )
+
+    @property
+    def beside(self) -> str:
+        """The other estimate of the first side, in words."""
+        return f" ({text.span(self.paired)} by single steps in pairs)" if self.paired else ""
 
 
 def draft_moved(first: folders.Results, other: folders.Results, contexts: list[int]) -> Moved:
@@ -91,7 +115,8 @@ def draft_moved(first: folders.Results, other: folders.Results, contexts: list[i
         [regimes.staged_cells(side, x)["draft forward"] for x in contexts] for side in (first, other)
     )
     before, after = ([float(part.median()) for part in side] for side in cells)
-    return Moved(cells, before, after)
+    pairs = regimes.paired(first)
+    return Moved(cells, before, after, [pairs[x] for x in contexts] if set(contexts) <= set(pairs) else [])
 
 
 def _moved(first: folders.Results, other: folders.Results) -> str:
@@ -100,6 +125,6 @@ def _moved(first: folders.Results, other: folders.Results) -> str:
     if not both or first.stages is None or other.stages is None:
         return "c was not measured on both sides"
     moved = draft_moved(first, other, both)
-    spread = ", no more than its families spread"
-    how = ", which is no fall" if not moved.fell else "" if moved.apart else spread
-    return f"c goes from {text.change(moved.before, moved.after)} AR steps{how}"
+    spread = "no more than its families spread" if moved.agreed else "no fall that both estimates show"
+    how = ", which is no fall" if moved.rose else "" if moved.fell and moved.apart else f", {spread}"
+    return f"c goes from {text.change(moved.before, moved.after)} AR steps{moved.beside}{how}"

@@ -12,6 +12,7 @@ from specdec_lib.report import audit, text
 from specdec_lib.report.style import number
 from specdec_lib.stats import t_half_width
 
+FOLDER = "h200-shapes-eager"
 COLLECTIONS = "h200-engine/eager-collections.csv"  # of benchmarks/eager_collections.py
 NEAR_LAYERS = 0.15  # c within this share of the layer ratio, or of the bytes' share, counts as following it
 NEAR_R = 0.10  # R of the reference formulation predicted within this share
@@ -21,7 +22,7 @@ _FEWEST = 3  # collections that get an interval
 
 def sentences(root: Path | None = None) -> list[str]:
     """Per claim: the mean over the collections at each context, its interval, the single ones, and the verdict."""
-    file = (root or project_root()) / "data" / COLLECTIONS
+    file = _file(root)
     if not file.is_file():
         return []
     found: Any = pd.read_csv(file)
@@ -45,6 +46,15 @@ def sentences(root: Path | None = None) -> list[str]:
     ]
 
 
+def newest(root: Path | None = None) -> str:
+    """ ", in its newest collection": what a verdict on one folder is of, where several collections are told."""
+    return ", in its newest collection" if _file(root).is_file() else ""
+
+
+def _file(root: Path | None) -> Path:
+    return (root or project_root()) / "data" / COLLECTIONS
+
+
 def _judged(found: Any, limit: float) -> str:
     """The verdict over all contexts, as a study's interval gives one, and what it rests on."""
     told, verdicts = [], set()
@@ -53,10 +63,11 @@ def _judged(found: Any, limit: float) -> str:
         mean, half = off.mean(), t_half_width(off, LEVEL) if len(off) >= _FEWEST else float("inf")
         verdicts.add(_verdict(mean, half, limit))
         interval = f" [{(mean - half) * 100:+.0f}, {(mean + half) * 100:+.0f}]" if len(off) >= _FEWEST else ""
+        single = f"single ones {off.min() * 100:+.1f} to {off.max() * 100:+.1f}\u00a0%, "
+        within = f"{int((off.abs() <= limit).sum())} of {len(off)} within"
         told.append(
             f"{mean * 100:+.1f}\u00a0%{interval} at {text.context_name(int(context))} "
-            f"(n = {len(off)}, single ones {off.min() * 100:+.1f} to {off.max() * 100:+.1f}\u00a0%, "
-            f"{int((off.abs() <= limit).sum())} within)"
+            f"({single if len(off) > 1 else ''}{within})"
         )
     worst = next(verdict for verdict in ("no", "undecided", "yes") if verdict in verdicts)
     return f"**{worst}**: the mean is off by {text.listed(told)}"

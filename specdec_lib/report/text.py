@@ -9,7 +9,7 @@ from specdec_lib.report.style import number
 
 MEASURE = "make book"
 _VERDICTS = {
-    "pays": "speculative decoding pays",
+    "pays": "speculative decoding pays, of decoding alone",
     "does not": "speculative decoding does not pay",
     "undecided": "the data do not decide",
     "no interval": "there is no interval and so no verdict",
@@ -132,15 +132,22 @@ def verdict_sentence(row: Mapping[str, Any], repeats: int | None = None) -> str:
     return f"{start}: {why}."
 
 
-def verdict_overview(rows: Iterable[Mapping[str, Any]]) -> str:
-    """All contexts of one source in a sentence: "does not pay at 2K and 4K; is undecided at 8K"."""
-    words = {
-        "pays": "pays",
-        "does not": "does not pay",
-        "undecided": "is undecided",
-        "no interval": "gets no verdict (too few repeats or families)",
-    }
-    by_verdict: dict[str, list[str]] = {}
+def verdict_overview(rows: Iterable[Mapping[str, Any]], what: str = " (decoding alone)") -> str:
+    """All contexts of one source in a sentence: "does not pay at 2K and 4K; is undecided at 8K".
+
+    ``what`` pays, in brackets; "" where the sentence around it says so.
+    """
+    words = {"pays": f"pays{what}", "does not": "does not pay", "undecided": "is undecided"}
+    told: dict[str, list[str]] = {}
     for row in rows:
-        by_verdict.setdefault(row["verdict"], []).append(context_name(row["context_tokens"]))
-    return "; ".join(f"{words[verdict]} at {listed(found)}" for verdict, found in by_verdict.items())
+        word = words.get(row["verdict"]) or f"gets no verdict ({_without_verdict(row)})"
+        told.setdefault(word, []).append(context_name(row["context_tokens"]))
+    return "; ".join(f"{word} at {listed(found)}" for word, found in told.items())
+
+
+def _without_verdict(row: Mapping[str, Any]) -> str:
+    """Why a context has no interval: by the checks, where enough families ran, else by the design."""
+    passed, enough = row.get("n_in_inference", FEW), row.get("n", 0) >= FEW
+    if enough and passed < FEW:
+        return f"{passed or 'none'} of {row['n']} families passed the timing checks"
+    return "too few repeats or families"
