@@ -23,6 +23,7 @@ from specdec_lib.report import (
     carried,
     compare,
     controlplane,
+    costline,
     falls,
     figures,
     folders,
@@ -760,3 +761,12 @@ def test_costs_are_read_from_the_stages_where_nothing_was_fitted(made: Path) -> 
     assert found[0].best(0.75, "repair-free", True) is None
     row = regimes.cost_table(found, made).iloc[0]
     assert row["context"] == "2K (by its stages)" and row["best k, R there"] == "one k known"
+
+
+def test_a_fit_whose_ar_step_is_not_that_of_the_runs_says_so(made: Path) -> None:
+    one = one_of(made, "gpu-eager")
+    fit: Any = mechanisms.read(one, "cost-fit.csv", "cost-fit")
+    assert costline.step_sentence(one, fit) == []
+    slow = fit.assign(cost_s=fit["cost_s"] * 1.3)
+    (told,) = costline.step_sentence(one, slow)
+    assert "26.0 ms at 2K and 20.0 ms in the confirmatory runs" in told

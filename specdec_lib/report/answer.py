@@ -70,7 +70,10 @@ def _named(source: Source) -> str:
     assert source.results
     one = source.results
     where = f"{one.mode} on a GPU" if one.cuda else "a CPU"
-    return f"{one.named} ({where}, {regimes.engine_of(one)}: {text.span(_R(row) for row in source.rows)})"
+    kinds = {text.described_only(row) for row in source.rows}
+    mixed = ", in part of all families" if len(kinds) == 2 else ""
+    values = f"{text.span(_R(row) for row in source.rows)}{mixed}"
+    return f"{one.named} ({where}, {regimes.engine_of(one)}: {values})"
 
 
 def _R(row: dict[str, Any]) -> float:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Table = folders.Table
 PHASE, FIT = "cost-model", "cost-fit.csv"
+_STEADY = 0.1  # two measurements of one AR step that differ by more are told
 _APART = 0.05  # shares of layers and of bytes nearer than this tell nothing
 CLEARLY = 0.2  # the nearer of two guesses must be nearer by this share of the farther one's distance
 _TICKS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -92,8 +93,31 @@ def show(root: Path | None = None) -> None:
             caption=caption,
             csv=one.csv(FIT),
         )
-        text.say(*mechanisms.conclusions(one, f"**{one.label}.** {told[0]}", *ratio_sentence(one, fit)))
+        text.say(
+            *mechanisms.conclusions(
+                one, f"**{one.label}.** {told[0]}", *step_sentence(one, fit), *ratio_sentence(one, fit)
+            )
+        )
     say_missing(root)
+
+
+def step_sentence(one: folders.Results, fit: Table) -> list[str]:
+    """Where the fit's AR step is not the confirmatory run's: both are of one machine, minutes apart."""
+    steps: Any = fit[fit["component"] == "ar step"].set_index("context_tokens")["cost_s"]
+    told = []
+    for row in one.summary.to_dict("records") if one.contexts else []:
+        context, run_s = int(row["context_tokens"]), row["ar_median_s"] / (one.profile.new_tokens - 1)
+        if context in steps.index and abs(steps[context] / run_s - 1) > _STEADY:
+            told.append(
+                f"{number(steps[context] * 1e3)} ms at {text.context_name(context)} and {number(run_s * 1e3)} ms "
+                "in the confirmatory runs"
+            )
+    if not told:
+        return []
+    return [
+        f"An AR step takes {text.listed(told)}, minutes apart on one machine: what this line says is in steps of "
+        "its own runs, and its costs are no steadier than that."
+    ]
 
 
 def between_sentence(one: folders.Results) -> str:
