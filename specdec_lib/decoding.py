@@ -52,6 +52,7 @@ def autoregressive(
     token = start.logits.argmax(-1)
     tokens, known = [token], host.read(token) if stop else []
     while len(tokens) < max_new_tokens and not (stop and known[-1] in stop):
+        check_alone(cache, start.length + calls)
         token = target.forward(token, cache).argmax(-1)
         calls += 1
         tokens.append(token)
@@ -60,6 +61,7 @@ def autoregressive(
             known += host.read(token)
     output = known if stop else host.read(torch.cat(tokens))
     watch.stop()
+    check_alone(cache, start.length + calls)
     return Generation(
         tokens=output, seconds=watch.seconds, prefill_seconds=start.seconds, stage_seconds=watch.stages,
         host_reads=host.reads, host_copies=host.copies, host_bytes=host.bytes, target_calls=calls,

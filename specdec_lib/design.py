@@ -69,7 +69,7 @@ class Measurement(Section):
     def _apart(self) -> Measurement:
         if shared := set(self.families) & set(self.development):
             raise ValueError(f"held-out families are never used to tune: {sorted(shared)} are in both")
-        _no_duplicates(self.families, self.contexts)
+        _no_duplicates(self.families, self.contexts, self.development)
         return self
 
 
@@ -249,6 +249,9 @@ class Design(Section):
     @model_validator(mode="after")
     def _profiles_fit(self) -> Design:
         known = self.measurement.families
+        _no_duplicates(self.analysis.exclude_on)
+        if not self.profiles:
+            raise ValueError("there is no profile; add a section [profiles.<name>]")
         for name, entry in self.profiles.items():
             if name in _RESERVED or not _NAME.fullmatch(name):
                 raise ValueError(
@@ -271,6 +274,9 @@ class Design(Section):
                 raise ValueError(
                     f"profiles.{name}: context {min(contexts)} has no room beside {new} new tokens"
                 )
+            k = entry.k or self.measurement.k
+            if k >= new:
+                raise ValueError(f"profiles.{name}: k = {k} proposals a round, for {new} new tokens in all")
             self._can_run(name, entry, contexts)
         return self
 
@@ -291,6 +297,12 @@ class Design(Section):
                 f"{where}: {what} needs a GPU, and device is {entry.device!r}; set device = 'cuda'"
             )
         _no_duplicates(entry.phases)
+        without = [phase for phase in entry.phases if phase in PHASES]
+        if without and not (entry.mechanisms and entry.mechanisms.families):
+            raise ValueError(
+                f"{where}.mechanisms.families: the phases {without} measure the first n families at each context; give "
+                "at least one, such as mechanisms = { families = { 2048 = 2 }, repeats = 2 }"
+            )
         given = {**entry.mechanisms.repeats_of, **entry.mechanisms.variants_of} if entry.mechanisms else {}
         if strangers := sorted(set(given) - set(entry.phases)):
             raise ValueError(

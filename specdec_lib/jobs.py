@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from .errors import JobDamaged, JobFailed, MixedDesign
+from .errors import JobDamaged, JobFailed, MixedDesign, SpecDecError
 from .files import atomic_write, canonical_json, sha256_text
 
 ENGINE = "engine_hash"
@@ -165,7 +165,12 @@ def _order(spec: dict[str, Any], path: Path, threads: int) -> str:
 
 
 def _failed(spec: dict[str, Any], status: int, said: str) -> JobFailed:
-    tail = "\n    ".join(said.replace(str(_ROOT), ".").strip().splitlines()[-_ERROR_LINES:])
+    # An error of the study's own names its remedy; a traceback and a second remedy would only hide it.
+    said = said.replace(str(_ROOT), ".").strip()
+    _, known, own = said.rpartition(f"\n{SpecDecError.__module__}.")
+    if known:
+        return JobFailed(f"job {spec['name']} stopped. {own}")
+    tail = "\n    ".join(said.splitlines()[-_ERROR_LINES:])
     return JobFailed(
         f"job {spec['name']} ended with status {status} and no result:\n    {tail}",
         expected="a job that runs to its end",

@@ -15,7 +15,7 @@ def check_prompt(target: DecoderModel, prompt: Sequence[int] | str) -> list[int]
     check_model(target, "target")
     if isinstance(prompt, str):
         prompt = _encoded(target, prompt)
-    if not isinstance(prompt, Sequence | Iterator) or isinstance(prompt, bytes):
+    if not isinstance(prompt, Sequence | Iterator) or isinstance(prompt, bytes | bytearray | memoryview):
         raise InvalidPrompt(
             f"the prompt is of type {type(prompt).__name__}: {str(prompt)[:40]}",
             expected="text, or a list of token ids",
@@ -27,7 +27,9 @@ def check_prompt(target: DecoderModel, prompt: Sequence[int] | str) -> list[int]
         raise InvalidPrompt(
             "the prompt is empty" if not ids else f"token id {wrong[0]!r} in the prompt",
             expected=f"one or more integers from 0 to {vocab - 1}",
-            remedy="encode the text with this model's own tokenizer",
+            remedy="encode the text with this model's own tokenizer"
+            if not wrong or isinstance(wrong[0], int)
+            else "pass plain ints, such as ids.tolist() of an array or a tensor",
         )
     return ids
 

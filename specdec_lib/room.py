@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .design import Design, Profile
-from .errors import InvalidSetting, OutOfDeviceMemory
+from .errors import InvalidSetting, NoCudaDevice, OutOfDeviceMemory
 from .pairs import ALIASES, PAIRS
 from .roofline import kv_bytes, weight_bytes
 
@@ -44,6 +44,21 @@ def require_cores(profile: Profile) -> None:
         remedy="measure it on a machine with as many cores, or choose another profile (`make doctor` lists them); in a "
         "profile of your own change its threads in design.toml",
     )
+
+
+def require_gpu(profile: Profile) -> None:
+    """Raise ``NoCudaDevice`` if the profile is measured on a GPU and torch sees none: before weights are fetched."""
+    if profile.device != "cuda":
+        return
+    import torch  # takes a second or two, and only these profiles ask
+
+    if not torch.cuda.is_available():
+        raise NoCudaDevice(
+            f"profile {profile.name!r} is measured on a GPU, and torch sees none",
+            expected="an NVIDIA GPU with its driver, and a build of torch for CUDA",
+            remedy="choose a profile with device = 'cpu' (`make doctor` lists what can run here), or see the page "
+            '"Run it on your 8 GB GPU"',
+        )
 
 
 def needed_bytes(profile: Profile, context: int | None = None) -> int:

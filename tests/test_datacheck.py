@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specdec_lib import errors
-from specdec_lib.pipeline import datacheck, html
+from specdec_lib.pipeline import datacheck, html, manifest
 from specdec_lib.pipeline.table import promise_of
 from specdec_lib.report import completeness, environment, folders
 from tests.mechanism_tables import make_folder, make_project, put
@@ -119,6 +119,17 @@ def test_a_missing_table_is_said_with_its_command(project: Path) -> None:
     (folder / "dial.csv").unlink()
     (told,) = completeness.sentences(project)
     assert "dial (`dial.csv`)" in told
+
+
+def test_a_table_that_a_finished_step_wrote_and_is_gone_stops_the_pages(project: Path) -> None:
+    folder = folder_with_a_dial(project)
+    written = {"dial.csv": "", "notebooks/dial.ipynb": "", "jobs/a.json": ""}
+    manifest.save(folder, {"dial": manifest.Record("", written)})
+    datacheck.check_tables(project)
+    (folder / "dial.csv").unlink()
+    with pytest.raises(errors.TableMissing, match=r"data/my-full/dial.csv is gone") as raised:
+        datacheck.check_tables(project)
+    assert "make runs PROFILE=cpu-full INTO=my-full" in raised.value.remedy
 
 
 def test_the_page_that_lists_the_folders_says_what_is_missing(

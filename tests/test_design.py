@@ -82,6 +82,16 @@ def test_families_are_those_of_the_prompts(design: Design) -> None:
             [*RAW["profiles"]["smoke"]["phases"], "smoke"],
             ["['smoke'] is named twice"],
         ),
+        ("profiles.smoke.k", 512, ["profiles.smoke: k = 512 proposals a round, for"]),
+        ("measurement.development", ["dev-poem", "dev-poem"], ["['dev-poem'] is named twice"]),
+        ("analysis.exclude_on", ["order", "order"], ["['order'] is named twice"]),
+        ("profiles", {}, ["there is no profile", "[profiles.<name>]"]),
+        (
+            "profiles.cpu.mechanisms",
+            None,
+            ["profiles.cpu.mechanisms.families", "all-accept", "first n families"],
+        ),
+        ("profiles.cpu.mechanisms.families", {}, ["profiles.cpu.mechanisms.families", "give at least one"]),
         ("profiles.cpu.mechanisms.repeats_of", {"dial": 2}, ["profiles.cpu", "dial", "its phases are"]),
         (
             "profiles.cpu.mechanisms",

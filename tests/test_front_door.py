@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import specdec_lib
 from specdec_lib import decoding, errors
 from specdec_lib.acceptance import Acceptance, Decision, Greedy, Imposed, Recorded
+from specdec_lib.cache import KVCache
 from specdec_lib.config import ModelConfig
 from specdec_lib.decoding import autoregressive, speculative
 from specdec_lib.design import load_design
@@ -47,7 +49,7 @@ def refused(error: type[errors.SpecDecError], mention: str, call: Any) -> None:
 PROMPTS = [
     ([], "empty"), ([5, 320], "320"), ([5, -1], "-1"), ([True, 5], "True"), ([1.0], "1.0"), (["5"], "'5'"),
     (None, "None"), (5.5, "5.5"), ([None], "None"), (torch.tensor([1, 2]), "tensor"), ("text", "tokenizer"),
-    (5, "int"), (b"ab", "bytes"), ({1, 2}, "set"),
+    (5, "int"), (b"ab", "bytes"), (bytearray(b"ab"), "bytearray"), ({1, 2}, "set"),
 ]  # fmt: skip
 
 
@@ -62,12 +64,19 @@ def test_prompts(prompt: Any, mention: str, tiny_pair: Pair, nothing_runs: None)
     refused(errors.InvalidPrompt, mention, lambda: speculative(target, Scripted([]), prompt, 4))
 
 
+def test_the_remedy_for_numbers_that_are_no_plain_ints(tiny_pair: Pair, nothing_runs: None) -> None:
+    prompts: list[Any] = [[np.int64(1), np.int64(2)], [torch.tensor(1)]]
+    for prompt in prompts:
+        refused(errors.InvalidPrompt, "plain ints", lambda p=prompt: autoregressive(tiny_pair.target, p, 4))
+    refused(errors.InvalidPrompt, "own tokenizer", lambda: autoregressive(tiny_pair.target, [320], 4))
+
+
 def test_half_a_character(tiny_pair: Pair, nothing_runs: None) -> None:
     refused(errors.InvalidPrompt, "position 2", lambda: autoregressive(tiny_pair.target, "ab\ud800", 4))
 
 
 @pytest.mark.parametrize(
-    ("prompt", "mention"), PROMPTS[:-4], ids=[str(mention) for _, mention in PROMPTS[:-4]]
+    ("prompt", "mention"), PROMPTS[:-5], ids=[str(mention) for _, mention in PROMPTS[:-5]]
 )
 def test_prompts_of_a_prefill(prompt: Any, mention: str, tiny_pair: Pair, nothing_runs: None) -> None:
     refused(errors.InvalidPrompt, mention, lambda: Prefilled.compute(tiny_pair.target, prompt, 4))
@@ -442,6 +451,27 @@ def test_one_prefill_for_target_and_draft(tiny_pair: Pair) -> None:
         )  # fmt: skip
     text = autoregressive(target, PROMPT, 9).tokens
     assert speculative(target, DraftModel(target, one), PROMPT, 9, prefilled=other).tokens == text
+
+
+@pytest.mark.parametrize("at", [1, 5, 8])
+def test_plain_decoding_beside_another_use_of_its_prefill(
+    at: int, tiny_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread's run appends to the same cache after the ``at``-th step, the last one included."""
+    target, calls = tiny_pair.target, []
+    forward = target.forward
+
+    def disturbed(token: torch.Tensor, cache: KVCache) -> torch.Tensor:
+        logits = forward(token, cache)
+        calls.append(1)
+        if len(calls) == at:
+            forward(token, cache)
+        return logits
+
+    one = Prefilled.compute(target, PROMPT, 20)
+    monkeypatch.setattr(target, "forward", disturbed)
+    refused(errors.CacheError, "were committed", lambda: autoregressive(target, PROMPT, 9, prefilled=one))
+    assert len(calls) == at, "in the step that shows it"
 
 
 def test_stop_tokens_from_a_generator(tiny_pair: Pair) -> None:

@@ -113,6 +113,15 @@ def test_a_job_that_fails_says_why_and_leaves_nothing(path: Path) -> None:
     assert list(path.parent.iterdir()) == []
 
 
+def test_an_error_of_the_studys_own_is_not_hidden_by_a_traceback(path: Path) -> None:
+    spec = SPEC | {"kind": "calibrate", "device": "neither", "dtype": "fp32"}
+    with pytest.raises(errors.JobFailed) as raised:
+        run_job(spec, path, 1)
+    said = str(raised.value)
+    assert said.startswith("job a stopped. ") and "'neither'" in said and said.count("Remedy") == 1
+    assert "Traceback" not in said and "status" not in said
+
+
 class _Process:
     """Stands in for the process: ends as it is told, or is interrupted."""
 

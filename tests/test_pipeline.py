@@ -390,6 +390,25 @@ def test_more_threads_than_cores_are_refused_before_any_step(
     assert project.run().executed == ("toy",)
 
 
+def test_a_profile_for_a_gpu_is_refused_without_one_before_any_step(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executed: list[str] = []
+    monkeypatch.setattr(
+        runner, "_run_step", lambda root, folder, step, design_hash: executed.append(step.name)
+    )
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    project.phase("toy", "", "out.csv")
+    design = project.root / "design.toml"
+    design.write_text(design.read_text() + 'device = "cuda"\n')
+    with pytest.raises(errors.NoCudaDevice, match="'toy' is measured on a GPU(.|\n)*make doctor"):
+        project.run()
+    assert not executed and not (project.root / "data").exists()
+    (project.data / "jobs").mkdir(parents=True)
+    (project.data / "jobs" / "calibrate.json").write_text("{}")
+    assert project.run().executed == ("toy",), "what another machine measured may be derived here"
+
+
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 @pytest.mark.parametrize(
     ("given", "passed"),

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from specdec_lib.errors import MixedDesign, TableError
+from specdec_lib.errors import MixedDesign, TableError, TableMissing
+from specdec_lib.pipeline import manifest
 from specdec_lib.pipeline.table import promise_of
 from specdec_lib.records import read_table
 from specdec_lib.report import folders
@@ -19,12 +20,20 @@ def check_tables(root: Path) -> None:
 
     Raises:
         TableError, MixedDesign: the table's own error, with ``data/<folder>/<file>`` and what restores it.
-        TableMissing: see :func:`specdec_lib.report.folders.all_folders`.
+        TableMissing: one that a finished step wrote is gone; or see :func:`specdec_lib.report.folders.all_folders`.
     """
     for one in folders.joining(root):
         for path in sorted(one.folder.iterdir()):
             if promise := promise_of(path.name):
                 _check(one, path, promise.schema)
+        written = {file for record in manifest.load(one.folder).values() for file in record.outputs}
+        for file in sorted(written):
+            if promise_of(file) and not (one.folder / file).exists():
+                raise TableMissing(
+                    f"data/{one.name}/{file} is gone.",
+                    expected="every table that the finished steps wrote",
+                    remedy=_remedy(one, file, False),
+                )
 
 
 def _check(one: folders.Results, path: Path, schema: str | None) -> None:

@@ -17,7 +17,7 @@ from specdec_lib.pipeline import manifest, notebook, table
 from specdec_lib.pipeline.execute import execute
 from specdec_lib.pipeline.lock import data_lock, named_write_errors
 from specdec_lib.pipeline.progress import Progress
-from specdec_lib.room import require_cores
+from specdec_lib.room import require_cores, require_gpu
 
 # The design hash that the rows of a profile's tables must carry; tests give one that needs no prompts or
 # weights.
@@ -56,6 +56,7 @@ def run_profile(
     Raises:
         InvalidSetting: ``named`` is no such name; or nothing is measured yet, and the profile pins more threads than
             this machine has cores.
+        NoCudaDevice: nothing is measured yet, and the profile asks for a GPU that torch does not see.
         NotebookError: see the classes in errors.py; each names the notebook.
         RunInProgress, CannotWrite, InvalidDesign, UnknownProfile.
     """
@@ -77,6 +78,7 @@ def run_profile(
     # What another machine measured may be derived and shown here, whatever its cores were.
     if not (folder / "jobs" / "calibrate.json").is_file():
         require_cores(profile)
+        require_gpu(profile)
     measurement = (design_hash or _design_hash)(root, design, profile)
     base = {"engine": engine_hash(root), "measurement": measurement, "analysis": design.analysis_hash()}
 
