@@ -11,7 +11,7 @@ from specdec_lib.report import audit, folders, mechanisms, published, style, tex
 from specdec_lib.report.oracles import ALL, BONUS, COUNTED, FREE, FREE_BONUS, FREE_PLAIN, other_text_sentences
 
 Table = folders.Table
-_HARDLY = 0.25  # a verification at most this share above a step costs hardly more
+_HARDLY = 0.1  # a verification at most this share above a step costs hardly more
 
 
 def show(root: Path | None = None) -> None:
@@ -23,10 +23,12 @@ def show(root: Path | None = None) -> None:
             "AR steps per round, overhead inside; ceiling: R if a verification cost one step."
         )
         style.table(verification_table(frame, one.label, root), caption=caption, csv=one.csv(f"{FREE}.csv"))
-        told = verification_sentences(frame)
+        free = mechanisms.by_family(one, FREE)
+        odd = above_ceiling(free, one.profile.new_tokens)
+        told = unsteady_sentences(free, odd, frame) or verification_sentences(frame)
         told += other_text_sentences(mechanisms.by_family(one, FREE), (FREE_PLAIN, FREE_BONUS))
         if (one.folder / f"{ALL}.csv").is_file():
-            told += left_sentences(mechanisms.by_family(one, ALL), mechanisms.by_family(one, FREE), root)
+            told += left_sentences(mechanisms.by_family(one, ALL), free, root, steady=odd.empty)
         text.say(*mechanisms.conclusions(one, *(f"**{one.label}.** {sentence}" for sentence in told)))
     text.say(published_v_sentence(root))
 
@@ -70,16 +72,40 @@ def verification_table(frame: Table, label: str, root: Path | None = None) -> Ta
     )
 
 
+def above_ceiling(cells: Table, new_tokens: int) -> Table:
+    """The cells in which a round took less than one AR step: R above (N - 1) / rounds. A round verifies at least once,
+    and no verification is cheaper than a step, so that such a quotient is of times that do not belong together."""
+    return cells[cells["R"] * cells["rounds_n"] > new_tokens - 1]
+
+
+def unsteady_sentences(cells: Table, odd: Table, frame: Table) -> list[str]:
+    """In place of a verdict where some cell cannot be: the values, and that they tell nothing."""
+    if odd.empty:
+        return []
+    where = text.listed(text.context_name(int(c)) for c in sorted(set(odd["context_tokens"])))
+    return [
+        f"In {len(odd)} of {text.counted(len(cells), 'cell')} (at {where}) R lies above its ceiling, and v below one "
+        "AR step, which cannot be: the times of this folder are too unsteady to tell what a verification costs. By them "
+        f"v = {text.span(frame['v'])} AR steps (oracle), and R is {text.span(r * 100 for r in frame['reached'])} % of "
+        "the ceiling: no verdict."
+    ]
+
+
 def verification_sentences(frame: Table) -> list[str]:
     """What a verification costs above a step."""
     chosen = frame[frame["variant"] == FREE_BONUS]
     if chosen.empty:
         return []
-    above = [(v - 1) * 100 for v in chosen["v"]]
-    dear = "costs hardly more than a step" if max(above) <= _HARDLY * 100 else "costs well more than a step"
+    above, most = (chosen["v"] - 1) * 100, _HARDLY * 100
+    near, far = (
+        text.listed(text.context_name(c) for c in chosen["context_tokens"][side])
+        for side in (above <= most, above > most)
+    )
+    parts = [f"hardly more than a step (at most {most:g} %) at {near}"] * bool(near)
+    parts += [f"clearly more (above {most:g} %) at {far}"] * bool(far)
     return [
         f"With the bonus a verification costs v = {text.span(chosen['v'])} AR steps (oracle), "
-        f"{text.span(above)} % above one step: it {dear}. R reaches "
+        f"{text.span(above)} % above one step: {', '.join(parts)}. R reaches "
         f"{text.span(r * 100 for r in chosen['reached'])} % of the ceiling.",
     ]
 
@@ -90,8 +116,8 @@ def published_v_sentence(root: Path | None = None) -> str:
     return f"Published, with N in place of N - 1: v = {v}. {COUNTED}"
 
 
-def left_sentences(cells: Table, free: Table, root: Path | None = None) -> list[str]:
-    """How much of the time with everything accepted was drafting."""
+def left_sentences(cells: Table, free: Table, root: Path | None = None, steady: bool = True) -> list[str]:
+    """How much of the time with everything accepted was drafting; only described where the times are not ``steady``."""
     keys = ["context_tokens", "family"]
     both = cells[cells["variant"] == BONUS].merge(
         free[free["variant"] == FREE_BONUS], on=keys, suffixes=("", "_free")
@@ -110,11 +136,17 @@ def left_sentences(cells: Table, free: Table, root: Path | None = None) -> list[
         ]
         if pair[0] and pair[1]:
             theirs.append(1 - pair[0] / pair[1])
+    of = text.span(s * 100 for s in theirs)
+    if not steady:
+        return [
+            f"By the same unsteady times drafting is {text.span(s * 100 for s in shares)} % of the time with "
+            f"everything accepted and the bonus on (synthetic against oracle): no verdict. Published: {of} %."
+        ]
     most = "most" if min(shares) > 0.5 else "less than half" if max(shares) < 0.5 else "about half"
     return [
         f"With everything accepted and the bonus on, drafting is {text.span(s * 100 for s in shares)} % "
         f"of the time: {most} of it goes when drafting is free (synthetic against oracle). Published: "
-        f"{text.span(s * 100 for s in theirs)} %. What is left is verification and a round's overhead."
+        f"{of} %. What is left is verification and a round's overhead."
     ]
 
 

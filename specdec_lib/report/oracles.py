@@ -29,6 +29,7 @@ COUNTED = (
     f"the prefill: {100 / PUBLISHED_TOKENS:.1f} % between the two.)"
 )
 _FEWEST = 3  # cells from which a difference of times is judged
+_CARRY = 2  # families of a context from which it is judged whether perfect acceptance pays
 _SAME = 0.05  # times within this share of each other are one
 
 
@@ -161,7 +162,8 @@ def other_text_sentences(cells: Table, variants: tuple[str, ...]) -> list[str]:
 def draft_costs(cells: Table, free: Table, new_tokens: int) -> Table:
     """Per context, in AR steps: v of a k-row block, c by the formula and by counted forwards, and the c with R = 1.
 
-    (N - 1) / R is the time in AR steps. Draft-free: rounds x v. Everything accepted: rounds x (k c + v).
+    (N - 1) / R is the time in AR steps. Draft-free: rounds x v. Everything accepted: rounds x (k c + v). ``spread``:
+    the widest of R over a cell's repeats or over the families, as a share of R.
     """
     keys, steps, rows = ["context_tokens", "family"], new_tokens - 1, []
     full = cells[cells["variant"] == PLAIN].merge(
@@ -171,8 +173,11 @@ def draft_costs(cells: Table, free: Table, new_tokens: int) -> Table:
         v = steps / part["R_free"] / part["rounds_n_free"]
         spent = steps / part["R"] - part["rounds_n"] * v
         k = int(part["k"].iloc[0])
+        repeats = ((part["R_high"] - part["R_low"]) / part["R"]).max()
+        families = (part["R"].max() - part["R"].min()) / part["R"].mean()
         rows.append(
             {"context_tokens": int(context), "n": len(part), "k": k, "R": float(part["R"].mean()), "v": float(v.mean()),
+             "spread": float(max(repeats, families)),
              "c_formula": float((spent / part["rounds_n"] / k).mean()),
              "c_counted": float((spent / part["draft_calls_n"]).mean()),
              "c_limit": float(((steps / part["rounds_n"] - v) / k).mean())}
@@ -212,16 +217,7 @@ def published_limits(root: Path | None = None) -> list[float]:
 
 def draft_cost_sentences(frame: Table, fitted: dict[int, float]) -> list[str]:
     """Whether a draft this dear can ever pay, and whether the cost line gives the same c."""
-    pays = [row["c_formula"] <= row["c_limit"] for row in frame.to_dict("records")]
-    where = (
-        "perfect acceptance pays at every context"
-        if all(pays)
-        else "even perfect acceptance does not pay at any context: the draft alone is too dear"
-        if not any(pays)
-        else "perfect acceptance pays at "
-        + text.listed(text.context_name(c) for c, ok in zip(frame["context_tokens"], pays, strict=True) if ok)
-        + " only"
-    )
+    where = _pays_told(frame)
     told = [
         f"Here a draft forward costs {text.span(frame['c_formula'])} AR steps by the formula and may cost "
         f"at most {text.span(frame['c_limit'])}: without bonus, {where} (synthetic)."
@@ -235,6 +231,27 @@ def draft_cost_sentences(frame: Table, fitted: dict[int, float]) -> list[str]:
             f"{text.span(abs(c / f - 1) * 100 for c, f in beside)} %."
         )
     return told
+
+
+def _pays_told(frame: Table) -> str:
+    """Where perfect acceptance pays and where not: of R that is away from 1 by more than its spread, over two families
+    at least. What lacks that is undecided, and says what R was."""
+    found: dict[str, list[str]] = {"pays": [], "does not": [], "undecided": []}
+    for row in frame.to_dict("records"):
+        name, off = text.context_name(row["context_tokens"]), row["R"] - 1
+        if row["n"] >= _CARRY and abs(off) > row["spread"] * row["R"]:
+            found["pays" if off > 0 else "does not"].append(name)
+        else:
+            found["undecided"].append(
+                f"{name} (R = {number(row['R'])}, spread {text.percent(row['spread'])}, {text.families(row['n'])})"
+            )
+    if len(found["pays"]) == len(frame):
+        return "perfect acceptance pays at every context"
+    if len(found["does not"]) == len(frame):
+        return "even perfect acceptance does not pay at any context: the draft alone is too dear"
+    words = {"pays": "perfect acceptance pays at", "does not": "even perfect acceptance does not pay at",
+             "undecided": "whether perfect acceptance pays is undecided at"}  # fmt: skip
+    return "; ".join(f"{words[kind]} {text.listed(names)}" for kind, names in found.items() if names)
 
 
 def published_c_sentence(root: Path | None = None) -> list[str]:
