@@ -385,13 +385,35 @@ def test_the_costs_are_found_again_from_R(one: folders.Results) -> None:
     assert "perfect acceptance pays at every context" in cheap[0] and "differs by" in cheap[1]
     dear = oracles.draft_costs(full.assign(R=full["R"] / 4), free, N)
     assert "even perfect acceptance does not pay" in oracles.draft_cost_sentences(dear, {})[0]
+    for few in (dear.assign(n=1), dear.assign(spread=9.0)):
+        (told,) = oracles.draft_cost_sentences(few, {})
+        assert "whether perfect acceptance pays is undecided at 2K (R = " in told and "too dear" not in told
+    both = pd.concat([dear, dear.assign(context_tokens=8192, R=1.5)])
+    told = oracles.draft_cost_sentences(both, {})[0]
+    assert "perfect acceptance pays at 8K; even perfect acceptance does not pay at 2K" in told
     assert "could not pay there" in oracles.published_c_sentence()[0] and "N = 64" in oracles.COUNTED
     bonus = freedraft.verification_costs(free, N).set_index("variant").loc["draft-free, bonus"]
     assert bonus["rounds_n"] == 13 and bonus["reached"] == pytest.approx(1 / bonus["v"])
-    assert (
-        "hardly more" in freedraft.verification_sentences(freedraft.verification_costs(free, N))[0]
-        or bonus["v"] > 1.25
-    )
+    costs = freedraft.verification_costs(free, N)
+    both = pd.concat([costs.assign(v=1.09), costs.assign(v=1.11, context_tokens=8192)], ignore_index=True)
+    (told,) = freedraft.verification_sentences(both)
+    assert "hardly more than a step (at most 10 %) at 2K, clearly more (above 10 %) at 8K." in told
+
+
+def test_a_verification_below_one_step_gets_no_verdict(
+    one: folders.Results, project: Path, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders.Results, "quick", False)
+    assert freedraft.above_ceiling(mechanisms.by_family(one, "draft-free"), N).empty
+    freedraft.show(project)
+    assert "hardly more" in "".join(shown) or "clearly more" in "".join(shown)
+    assert "unsteady" not in chain.STEPS["draft-free"](one)
+    shown.clear()
+    slower(one, "draft-free.csv", 0.2, variant="draft-free")  # five times as fast: above its ceiling
+    told = "".join((freedraft.show(project), shown)[1])
+    assert "In 2 of 4 cells (at 2K) R lies above its ceiling" in told and "no verdict" in told
+    assert "clearly more" not in told and "it goes when drafting is free" not in told
+    assert "above the ceiling" in chain.one_variant("draft-free", "draft-free")(one)
 
 
 def test_rounds_follow_from_counting(one: folders.Results) -> None:
@@ -600,6 +622,9 @@ def test_the_best_k_predicted_and_found(one: folders.Results) -> None:
     )
     table = read_table(one.folder / "break-even.csv", "break-even")
     assert bestk.break_even_table(table).iloc[0][f"break-even alpha at k = {K}"] == "none pays"
+    assert bestk.two_predictions(table.assign(best_k=best), frame) == []
+    (told,) = bestk.two_predictions(table.assign(best_k=7), frame)
+    assert told.endswith(f"two best k: 7 by the table and {best} by the figure at 2K.")
 
 
 # -- synthesis
@@ -674,6 +699,26 @@ def test_R_of_the_mechanisms_is_labelled_as_theirs(
         part for part in shown if "study-table" in part
     )
     assert "means over 2 mechanism families" in next(part for part in shown if "study-figure" in part)
+
+
+def test_phases_that_did_the_same_work_must_agree(one: folders.Results) -> None:
+    assert chain.phases_apart(one) == ""
+    slower(one, "formulations.csv", 1.5, variant="repair-free, bonus")
+    told = chain.phases_apart(one)
+    assert (
+        told.startswith("In `mine` phases that did the same work on the same text")
+        and "more than 20\u00a0%" in told
+    )
+    assert "(repair-free, bonus, k = 4): " in told and "(formulations)" in told and "(cost-model)" in told
+
+
+def test_what_is_cited_beside_the_rows_is_named(one: folders.Results, project: Path) -> None:
+    told = chain.beside_sentence(project)
+    assert told == "Cited beside these rows: the published tables of the article."
+
+
+def test_R_of_everything_accepted_carries_its_k(one: folders.Results) -> None:
+    assert "all accepted, bonus (synthetic), k = 4: R_GM = " in chain.STEPS["all-accept"](one)
 
 
 def test_the_published_waterfall_is_the_audit(project: Path) -> None:

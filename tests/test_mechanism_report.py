@@ -11,6 +11,7 @@ import pytest
 from specdec_lib import errors, guesses
 from specdec_lib.records import read_table, validate, write_table
 from specdec_lib.report import (
+    chain,
     controlplane,
     flips,
     folders,
@@ -21,8 +22,10 @@ from specdec_lib.report import (
     oracles,
     phases,
     relaxed,
+    style,
 )
 from tests.mechanism_tables import (
+    FAMILIES,
     REPOSITORY,
     made_numerics,
     made_quality,
@@ -294,6 +297,46 @@ def test_the_latency_sentence_flips(project: Path, device: str, gain: float, say
     assert saved["change_low"][0] < saved["change"][0] < saved["change_high"][0]
     told = controlplane.latency_sentence(one, saved, project)
     assert says in told and ("-4.5\u00a0% to -3.8\u00a0%" in told) is (device == "cuda")
+
+
+@pytest.mark.parametrize(
+    ("gain", "repeats", "says"),
+    [(1.25, 0.0, "changes the time by -20.0\u00a0%, as predicted; there are too few families"),
+     (0.8, 0.0, "changes the time by 25.0\u00a0%, **not as predicted**"),
+     (1.25, 0.4, "changes the time by -20.0\u00a0%, which cannot be told from the spread of runs and families (40.0\u00a0%")],
+)  # fmt: skip
+def test_without_an_interval_a_change_must_exceed_its_spread(
+    project: Path, gain: float, repeats: float, says: str
+) -> None:
+    table = put(
+        make_folder(project, device="cuda"),
+        "control-plane",
+        lambda name, _: gain if name == "device" else 1.0,
+    )
+    table = table[table["family"].isin(FAMILIES[:2])]
+    late = table["repeat"].eq(2) & table["variant"].ne("ar")
+    table.loc[late, "decode_s"] *= (2 + repeats) / (2 - repeats)  # R over the repeats lies that far apart
+    write_table(table, project / "data" / "cpu-full" / "control-plane.csv", "mechanism")
+    one = only("control-plane", project)
+    rows = mechanisms.gain(one, "control-plane", "device", "naive").to_dict("records")
+    assert [row["spread"] for row in rows] == pytest.approx([repeats / (1 - (repeats / 2) ** 2)] * 2)
+    assert {mechanisms.told_apart(row) for row in rows} == {"cannot" not in says}
+    assert says.split("(40")[0] in controlplane.latency_sentence(one, controlplane.latency(one), project)
+    told = chain.control_plane(one)
+    assert ("cannot be told from 1" in told) is (repeats > 0) and ("multiplies the speed" in told) is (
+        repeats == 0
+    )
+    assert f"{style.number(gain)} at 2K (2 families, spread " in told
+
+
+def test_an_interval_that_leaves_out_1_tells_a_factor() -> None:
+    row = {"gain": 1.1, "low": 1.05, "high": 1.2, "spread": 0.5, "n": 8, "context": 2048}
+    assert mechanisms.told_apart(row) and not mechanisms.told_apart(row | {"low": 0.9})
+    assert mechanisms.gain_told(row) == "1.10 at 2K (8 families, interval 1.05\u00a0to\u00a01.20)"
+    told = chain.factor_told(
+        pd.DataFrame([row, row | {"low": 0.9, "context": 4096}]), "it multiplies the speed by"
+    )
+    assert told.startswith("it multiplies the speed by 1.10 at 2K") and "; the factor 1.10 at 4K" in told
 
 
 # -- formulations

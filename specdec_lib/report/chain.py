@@ -17,6 +17,7 @@ from specdec_lib.report import (
     dial,
     flips,
     folders,
+    freedraft,
     mechanisms,
     places,
     residuals,
@@ -25,8 +26,14 @@ from specdec_lib.report import (
     text,
 )
 from specdec_lib.report.style import number
+from specdec_lib.variants import PHASES
 
 Table = folders.Table
+_APART = (
+    0.2  # R of the same work in two phases of one folder differs by more than this: its times are unsteady
+)
+_WORK = ["context_tokens", "family", "formulation", "bonus", "k", "rounds_n", "target_calls_n", "draft_calls_n",
+         "host_reads_n"]  # fmt: skip
 
 
 def show_step(name: str, root: Path | None = None) -> None:
@@ -54,11 +61,20 @@ def control_plane(one: folders.Results) -> str:
     """Host reads per round, and what they cost."""
     frame = mechanisms.by_variant(one, "control-plane")
     naive, device = (frame[frame["variant"] == v]["reads_per_round"] for v in ("naive", "device"))
-    gain = mechanisms.gain(one, "control-plane", "device", "naive")["gain"]
-    return (
-        f"host reads per round go from {text.change(naive, device)} (naive to device-side); that "
-        f"multiplies the speed by {text.span(gain)}."
-    )
+    gain = mechanisms.gain(one, "control-plane", "device", "naive")
+    told = factor_told(gain, "that multiplies the speed by")
+    return f"host reads per round go from {text.change(naive, device)} (naive to device-side); {told}."
+
+
+def factor_told(gain: Table, found: str) -> str:
+    """Rows of :func:`mechanisms.gain` in words: the factors that show a difference after ``found``, then the others."""
+    clear: list[str] = []
+    lost: list[str] = []
+    for row in gain.to_dict("records"):
+        (clear if mechanisms.told_apart(row) else lost).append(mechanisms.gain_told(row))
+    told = [f"{found} {text.listed(clear)}"] * bool(clear)
+    s = "s" * (len(lost) > 1)
+    return "; ".join([*told, *[f"the factor{s} {text.listed(lost)} cannot be told from 1"] * bool(lost)])
 
 
 def acceptance_found(one: folders.Results) -> str:
@@ -96,15 +112,21 @@ def one_variant(phase: str, *variants: str) -> Callable[[folders.Results], str]:
 
     def told(one: folders.Results) -> str:
         frame, parts = mechanisms.by_variant(one, phase), []
+        odd = freedraft.above_ceiling(mechanisms.by_family(one, phase), one.profile.new_tokens)
+        odd = set(zip(odd["variant"], odd["context_tokens"], strict=True))
         for variant in variants:
             part = frame[frame["variant"] == variant]
             if part.empty:
                 continue
             each = text.listed(
                 f"{number(row['R_GM'])} at {text.context_name(row['context'])}"
+                + " (above the ceiling that its rounds set: unsteady times, no R)"
+                * ((variant, row["context"]) in odd)
                 for row in part.to_dict("records")
             )
-            parts.append(f"{mechanisms.labelled(variant, part['label'].iloc[0])}: R_GM = {each}")
+            k = text.listed(map(str, sorted({int(k) for k in part["k"]})))
+            name = mechanisms.labelled(variant, part["label"].iloc[0])
+            parts.append(f"{name}, k = {k}: R_GM = {each}")
         return f"{'; '.join(parts)}; {over_mechanism(frame)}." if parts else "not run with this engine."
 
     return told
@@ -139,10 +161,8 @@ def formulations(one: folders.Results) -> str:
     if gain.empty:
         return "only one formulation was run."
     label = "synthetic" if one.synthetic else "real"
-    each = text.listed(
-        f"{number(row['gain'])} at {text.context_name(row['context'])}" for row in gain.to_dict("records")
-    )
-    return f"repair-free with bonus ({label}) is faster than the reference engine ({label}) by a factor of {each}."
+    start = f"against the reference engine ({label}) repair-free with bonus ({label})"
+    return f"{factor_told(gain, f'{start} multiplies the speed by')}."
 
 
 def numerics(one: folders.Results) -> str:
@@ -184,19 +204,57 @@ STEPS: dict[str, Callable[[folders.Results], str]] = {
 
 
 def show_boundary(root: Path | None = None) -> None:
-    """What was measured where: the claim reaches no further."""
+    """What was measured where: the claim reaches no further. And where one folder's phases disagree."""
     frame = boundary(root)
     if len(frame):
         style.table(frame, caption="What the mechanism chapters were measured on.")
+        text.say(beside_sentence(root), *(phases_apart(one) for one in measured(root)))
     else:
         text.say(*mechanisms.missing("cost-model", root))
 
 
+def measured(root: Path | None = None) -> list[folders.Results]:
+    """The folders with mechanism tables."""
+    return list({one.name: one for phase in STEPS for one in mechanisms.having(phase, root)}.values())
+
+
+def beside_sentence(root: Path | None = None) -> str:
+    """What the chapters cite that has no row of its own: the published tables, and folders of results alone."""
+    rows = {one.name for one in measured(root)}
+    others = [source.results for source in compare.sources(root)]
+    named = [one.named for one in others if one is not None and one.name not in rows]
+    also = f", and the results (no mechanism tables) of {text.listed(named)}" if named else ""
+    return f"Cited beside these rows: the published tables of the article{also}."
+
+
+def phases_apart(one: folders.Results) -> str:
+    """Where phases of one folder that did the same work on the same text give another R; "" where none do."""
+    tables = [phase for phase in STEPS if phase in PHASES and (one.folder / f"{phase}.csv").is_file()]
+    if len(tables) < 2:
+        return ""
+    cells = pd.concat([mechanisms.by_family(one, phase) for phase in tables], ignore_index=True)
+    told, cases = [], 0
+    for work, part in cells.groupby(_WORK, sort=False):
+        R = part.groupby("phase", sort=False)["R"].median()
+        cases += len(R) > 1
+        if R.max() > (1 + _APART) * R.min():
+            context, family, formulation, bonus, k, *_ = work
+            each = text.listed(f"{number(value)} ({phase})" for phase, value in R.items())
+            engine = f"{formulation}{', bonus' * bool(bonus)}, k = {int(k)}"
+            told.append(f"{family} at {text.context_name(int(context))} ({engine}): {each}")
+    if not told:
+        return ""
+    return (
+        f"In {one.named} phases that did the same work on the same text give an R that differs by more than "
+        f"{text.percent(_APART, 0)} in {len(told)} of {text.counted(cases, 'case')}: {'; '.join(told)}. Times of that "
+        "folder compare within one phase only."
+    )
+
+
 def boundary(root: Path | None = None) -> Table:
     """One row per folder with mechanism tables."""
-    found = {one.name: one for phase in STEPS for one in mechanisms.having(phase, root)}
     rows = []
-    for one in found.values():
+    for one in measured(root):
         plan = one.profile.mechanisms
         cells = plan.families if plan else {}
         rows.append(

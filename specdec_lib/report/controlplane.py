@@ -203,13 +203,19 @@ def latency_sentence(one: folders.Results, saved: folders.Table, root: Path | No
     bounded = saved[saved["change_low"].notna()]
     if bounded.empty:
         span = text.span((row * 100 for row in saved["change"]), "%")
+        each = saved.to_dict("records")
+        lost = [
+            f"{text.percent(row['spread'])} at {text.context_name(row['context'])}"
+            for row in each if not mechanisms.told_apart(row)
+        ]  # fmt: skip
         side = (
-            "as predicted" if (saved["change"] < 0).all() else "**not as predicted**, a gain at every context"
-        )
+            f", which cannot be told from the spread of runs and families ({text.listed(lost)})" if lost
+            else ", as predicted" if (saved["change"] < 0).all()
+            else ", **not as predicted**, a gain at every context"
+        )  # fmt: skip
         return (
-            f"In {one.named} the device-side plane changes the time by {span}, {side}; there are too few "
-            "families for an "
-            f"interval. {told}"
+            f"In {one.named} the device-side plane changes the time by {span}{side}; there are too few "
+            f"families for an interval. {told}"
         )
     faster = [text.context_name(c) for c in bounded[bounded["change_high"] < 0]["context"]]
     slower = [text.context_name(c) for c in bounded[bounded["change_low"] > 0]["context"]]
