@@ -47,6 +47,7 @@ def show(root: Path | None = None) -> None:
         )
         style.figure(figure(frame), alt="R over k, measured and predicted. " + " ".join(told), caption=caption,
                      csv=one.csv(f"{PHASE}.csv"))  # fmt: skip
+        told += two_predictions(table, frame)
         text.say(*mechanisms.conclusions(one, f"**{one.label}.** {' '.join(told)}"))
     say_missing(root)
 
@@ -106,6 +107,24 @@ def sentences(frame: Table) -> list[str]:
             f"{text.percent(1 - chosen['measured'] / found['measured'])} less."
         )
     return told
+
+
+def two_predictions(table: Table, frame: Table) -> list[str]:
+    """Where the table and the figure predict another best k by one cost line: what each of them takes, and both k."""
+    engine = table[(table["formulation"] == "repair-free") & table["bonus"].astype(bool)]
+    by_alpha = {int(row["context_tokens"]): int(row["best_k"]) for row in engine.to_dict("records")}
+    other = []
+    for context, part in frame.groupby("context_tokens", sort=True):
+        by_trace = int(part.loc[part["predicted"].idxmax(), "k"])
+        if by_alpha.get(int(context), by_trace) != by_trace:
+            both = f"{by_alpha[int(context)]} by the table and {by_trace} by the figure"
+            other.append(f"{both} at {text.context_name(int(context))}")
+    if not other:
+        return []
+    return [
+        "The table takes one alpha for all positions and any k, the figure each text's own trace and the k that were "
+        f"run: so one cost line predicts two best k: {'; '.join(other)}."
+    ]
 
 
 def figure(frame: Table) -> Figure:
