@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from specdec_lib.report import folders, pools, style, text
-from specdec_lib.report.pools import GRAPHS, Table, counts_span, pick
+from specdec_lib.report.pools import DRAFT, GRAPHS, Table, counts_span, pick
 from specdec_lib.report.style import number
 
 PHASE, FILE = "graphs", "graphs.csv"
@@ -20,7 +20,8 @@ def show_local(root: Path | None = None) -> None:
     for one, table in measured(root):
         local = table[table["part"].eq("local") & table["quantity"].isin(GRAPHS)]
         setting = (
-            f"k = {_only(table, 'k')}; medians of {_runs(table)}, host clock, device idle before and after."
+            f"k = {_only(table, 'k')}; medians of {_runs(table)}, host clock, device idle before and after. "
+            f"{spread(table)}"
         )
         caption = f"{told(one, local)} {setting}"
         style.table(local_table(table), caption=caption, csv=one.csv(FILE))
@@ -121,6 +122,53 @@ def local_table(table: Table) -> pd.DataFrame:
     return pd.DataFrame(rows, dtype=object)
 
 
+def spread(table: Table) -> str:
+    """How far the runs of a time lie apart, largest less smallest over the median, eager and captured: for captions."""
+    rows = table[table["part"].eq("local") & table["quantity"].isin(GRAPHS) & table["value"].notna()]
+    each = []
+    for mode, shown in {"eager": "eager", **NAMES}.items():
+        part = rows[rows["mode"] == mode]
+        if len(part):
+            each.append(f"{shown} {text.span((part['high'] - part['low']) / part['value'] * 100)} %")
+    return f"Spread of the runs (largest less smallest, of the median): {'; '.join(each)}."
+
+
+def factor(table: Table, name: str, mode: str, context: int) -> tuple[float, float] | None:
+    """The range of a speed-up: the fastest eager run over the slowest captured one, to the slowest over the fastest."""
+    eager, fast = (
+        pick(table, "local", name, mode=m, context_tokens=context).to_dict("records") for m in ("eager", mode)
+    )
+    if not eager or not fast:
+        return None
+    return eager[0]["low"] / fast[0]["high"], eager[0]["high"] / fast[0]["low"]
+
+
+def chain_gains_more(table: Table) -> list[str]:
+    """The chapter's first prediction, per way to capture and context, by the ranges of both factors."""
+    told = []
+    for mode, shown in NAMES.items():
+        found: dict[str, list[str]] = {}
+        for context in sorted({int(c) for c in pick(table, "local", DRAFT, mode=mode)["context_tokens"]}):
+            chain, block = (factor(table, name, mode, context) for name in GRAPHS)
+            if chain is None or block is None:
+                continue
+            side = "holds" if chain[0] > block[1] else "does not hold" if chain[1] < block[0] else "lost"
+            both = " against ".join(f"{number(low)} to {number(high)}" for low, high in (chain, block))
+            found.setdefault(side, []).append(f"{text.context_name(context)} ({both})")
+        words = {"holds": "holds at", "does not hold": "**does not hold** at", "lost": "cannot be told at"}
+        if found:
+            each = "; ".join(
+                f"{word} {text.listed(found[side])}" for side, word in words.items() if side in found
+            )
+            told.append(f"{shown}, it {each}")
+    if not told:
+        return []
+    return [
+        "The prediction that a captured draft chain gains more than a captured verification, by the ranges of both "
+        f"factors over the runs of either side: {'; '.join(told)}."
+    ]
+
+
 def footprint_table(table: Table) -> pd.DataFrame:
     """One row per mode and k: graphs, memory, capture time, and replays of one all-accept run."""
     rows = []
@@ -165,7 +213,13 @@ def ratios_table(table: Table) -> pd.DataFrame:
 
 def finding(table: Table) -> list[str]:
     """Sentences that the rows choose: the speed-ups, the memory, and the few graphs that do."""
-    return [*_speedups(table), *pools.memory(table), *_independent(table), *_early(table)]
+    return [
+        *_speedups(table),
+        *chain_gains_more(table),
+        *pools.memory(table),
+        *_independent(table),
+        *_early(table),
+    ]
 
 
 def _speedups(table: Table) -> list[str]:
