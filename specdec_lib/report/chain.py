@@ -232,7 +232,7 @@ def phases_apart(one: folders.Results) -> str:
     tables = [phase for phase in STEPS if phase in PHASES and (one.folder / f"{phase}.csv").is_file()]
     if len(tables) < 2:
         return ""
-    cells = pd.concat([mechanisms.by_family(one, phase) for phase in tables], ignore_index=True)
+    cells: Table = pd.concat([mechanisms.by_family(one, phase) for phase in tables], ignore_index=True)
     told, cases = [], 0
     for work, part in cells.groupby(_WORK, sort=False):
         R = part.groupby("phase", sort=False)["R"].median()

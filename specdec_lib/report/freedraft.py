@@ -85,9 +85,9 @@ def unsteady_sentences(cells: Table, odd: Table, frame: Table) -> list[str]:
     where = text.listed(text.context_name(int(c)) for c in sorted(set(odd["context_tokens"])))
     return [
         f"In {len(odd)} of {text.counted(len(cells), 'cell')} (at {where}) R lies above its ceiling, and v below one "
-        "AR step, which cannot be: the times of this folder are too unsteady to tell what a verification costs. By them "
-        f"v = {text.span(frame['v'])} AR steps (oracle), and R is {text.span(r * 100 for r in frame['reached'])} % of "
-        "the ceiling: no verdict."
+        "AR step, which cannot be: the times of this folder are too unsteady to tell what a verification costs. By "
+        f"them v = {text.span(frame['v'])} AR steps (oracle), and R is {text.span(r * 100 for r in frame['reached'])} "
+        "% of the ceiling: no verdict."
     ]
 
 
