@@ -93,7 +93,7 @@ def planted_sentence(planted: pd.DataFrame) -> str:
     seen = [text.context_name(row["context_tokens"]) for row in rows if row["high"] < 1]
     name = f"A slow-down of {text.percent(SLOWDOWN - 1, 0)}, added to the recorded times (arithmetic, no slowed run),"
     if len(seen) == len(rows):
-        return f"{name} is found at every context."
+        return f"{name} is found at {text.listed(seen)}{', the only context run' * (len(planted) == 1)}."
     return (
         f"{name} is found at {text.listed(seen)} only."
         if seen
@@ -110,7 +110,7 @@ def show_thresholds(root: Path | None = None) -> None:
         frame = thresholds(one)
         caption = f"{one.label}: the rule's limits and those of design.toml."
         style.table(frame, caption=caption, csv=one.csv("thresholds.csv"))
-        text.say(threshold_sentence(frame))
+        text.say(threshold_sentence(frame), consequence(one, root))
 
 
 def thresholds(one: folders.Results) -> pd.DataFrame:
@@ -136,6 +136,42 @@ def threshold_sentence(frame: pd.DataFrame) -> str:
         if other
         else "The frozen limits are the rule's."
     )
+
+
+def consequence(one: folders.Results, root: Path | None = None) -> str:
+    """How many cells of each folder of the same kind of device would pass by the rule's limits of these A/A runs, how
+    many pass by the frozen ones, and what would fail."""
+    table: Any = one.optional("thresholds")
+    limits = {row["check"]: float(row["threshold"]) for row in table.to_dict("records")}
+    each = []
+    for other in folders.measured(root):
+        if other.cuda is not one.cuda:
+            continue
+        failed = failures(other, limits)
+        passing, kept = int((~failed.any(axis=1)).sum()), int(other.families["in_inference"].sum())
+        lost = text.listed(f"{name} {int(hits)}" for name, hits in failed.sum().items() if hits)
+        told = f"{other.named} {passing} of {text.counted(len(failed), 'cell')}"
+        notes = [f"{kept} by the frozen limits"] * (passing != kept) + [f"lost: {lost}"] * bool(lost)
+        each.append(told + (f" ({'; '.join(notes)})" if notes else ""))
+    if not each:
+        return ""
+    named = text.listed(f"{name} {text.percent(limit)}" for name, limit in limits.items())
+    start = f"By the limits that the rule gives for the A/A runs of {one.named} ({named}) these would pass"
+    return f"{start}: {', '.join(each)}."
+
+
+def failures(one: folders.Results, limits: dict[str, float]) -> pd.DataFrame:
+    """Per cell and check that excludes: whether it fails by these limits. What failed within its own limit failed for
+    another reason, which no limit moves."""
+    families: Any = one.families
+    own = one.design.analysis.thresholds("gpu" if one.cuda else "cpu")
+    found = {}
+    for name in one.design.analysis.exclude_on:
+        failed, value = families[f"{name}_passed"].eq(False), families[f"{name}_value"].astype(float)
+        if name in limits:
+            failed = value.gt(limits[name]) | (failed & value.le(getattr(own, name)))
+        found[name] = failed.fillna(False).astype(bool)
+    return pd.DataFrame(found)
 
 
 def show_finding(root: Path | None = None) -> None:
@@ -164,8 +200,8 @@ def finding_sentences(
     each = text.listed(f"{name} ({hits})" for name, hits in by_check.items() if hits)
     told = [
         f"{failed} of {text.counted(n, 'A/A cell')} {'fails' if failed == 1 else 'fail'} a timing check"
-        + (f": {each}. Nothing differs between their arms, so on this machine the checks reject about "
-           f"{text.percent(failed / n, 0)} of cells for noise alone." if failed else ".")
+        + (f": {each}. Nothing differs between their arms, so the checks reject {failed} of "
+           f"{text.counted(n, 'cell')} for noise alone (exact 95 % interval {_exact(failed, n)})." if failed else ".")
     ]  # fmt: skip
     if (above := above_the_cap(one)) is not None:
         over, checks = above
@@ -193,6 +229,14 @@ def finding_sentences(
     if decided:
         told += [aa_sentence(plain, families, one), planted_sentence(planted)]
     return told
+
+
+def _exact(hits: int, n: int) -> str:
+    """ "39.8 to 100 %": the exact (Clopper-Pearson) interval of a share."""
+    from scipy.stats import binomtest
+
+    bounds = binomtest(hits, n).proportion_ci(0.95)
+    return text.span((float(bounds.low) * 100, float(bounds.high) * 100), "%")
 
 
 def above_the_cap(one: folders.Results) -> tuple[int, int] | None:
