@@ -220,7 +220,8 @@ class Bench:
                 graph = self.captured(lambda b=block, p=propose, at=committed: p(b, at, -2, last_only=True))
                 ratios = [ms / plain[context] for ms in event_times(graph.replay)]
                 limits = (0.55, 0.38) if rows == 1 else (None, None)
-                add(f"draft step of {rows} rows over an AR step", setting, ratios, "", *limits, smaller=True)
+                named = f"draft step of {rows} row{'s' * (rows > 1)} over an AR step"
+                add(named, setting, ratios, "", *limits, smaller=True)
             add("draft bytes over target bytes", setting, step_bytes(draft, context) / moved, "")
         extra = (kv_bytes(target, CONTEXTS[1]) - kv_bytes(target, CONTEXTS[0])) / copied / 1e9
         explained = plain[CONTEXTS[0]] + extra

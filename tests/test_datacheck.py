@@ -114,7 +114,10 @@ def test_a_missing_table_is_said_with_its_command(project: Path) -> None:
     folder = folder_with_a_dial(project)
     (told,) = completeness.sentences(project)
     assert "confirmatory-4096 (`confirmatory-4096.csv` and `stages-4096.csv`)" in told
-    assert "`my-full`" in told and "dial" not in told
+    assert (
+        "a part of the profile `cpu-full`. `my-full` lacks it, and no page shows it: " in told
+        and "dial" not in told
+    )
     assert "make runs PROFILE=cpu-full INTO=my-full" in told
     (folder / "dial.csv").unlink()
     (told,) = completeness.sentences(project)

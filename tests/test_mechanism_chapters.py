@@ -556,6 +556,9 @@ def test_the_residual_verdict_flips_at_five_per_cent(one: folders.Results) -> No
     )
     for size, word in ((0.0499, "reaches"), (-0.0499, "reaches"), (0.0501, "misses"), (-0.0501, "misses")):
         assert f"**{word}**" in residuals.verdict_sentences(frame.assign(residual=size), [0.01])[0]
+    assert "Bars: 95 % t interval of the prediction" in residuals.bars(frame.assign(R_predicted_low=0.9))
+    none = residuals.bars(frame.assign(R_predicted_low=None))
+    assert none.startswith("Bars: slowest and fastest repeat") and "too few for an interval" in none
     inside = list(residuals.in_sample_residuals(mechanisms.read(one, "costs.csv", "costs")))
     shown = residuals.summary(frame, inside).set_index("set")
     assert shown.loc["in sample: development runs", "n"] == len(DEVELOPMENT) * 8

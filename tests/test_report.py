@@ -276,7 +276,9 @@ def test_a_shift_that_all_families_share_is_no_chance_of_single_ones(project: Pa
     table.loc[late & (table["family"] != "story"), "decode_s"] *= 1.05
     write_table(table, path, "confirmatory")
     told = quality.exclusion_sentence(folders.all_folders(project)[0])
-    assert "SpecDec was slower in block BA than in block AB in all 16 families at 2K, by 4.9" in told
+    assert "SpecDec was slower in block BA than in block AB in all 16 families at 2K, by 4.7" in told
+    order = quality.exclusions(folders.all_folders(project)[0]).query("check == 'order'")
+    assert f"to {order['value'].item()}:" in told, "of the same median as the check's value in the table"
     assert "one shift between two processes" not in told, "in isolation block a block is several processes"
 
 
@@ -408,15 +410,29 @@ def test_acceptance_never_stands_alone(project: Path) -> None:
 # -- where the time goes
 
 
-def test_stages_roofline_and_prediction(project: Path) -> None:
+def test_stages_roofline_and_prediction(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = add(project, "cpu-full", "cpu-full", 0.9, contexts=1)
     one = folders.all_folders(project)[0]
-    assert "draft takes 60.0" in timeuse.stage_sentence(one)
+    assert (
+        "the largest part of the SpecDec time is draft at 2K (60.0\u00a0%, then "
+        in timeuse.stage_sentence(one)
+    )
     row = timeuse.roofline(one).iloc[0]
     read = 3e8 + 20_000 * (2048 - 32)
     assert row["bytes per step, MB"] == pytest.approx(read / 1e6)
     assert row["achieved, GB/s"] == pytest.approx(read / (one.summary["ar_median_s"][0] / 63) / 1e9)
     assert "nearer to the prediction from" in timeuse.prediction_sentence(one, timeuse.predictions(one))
+    row = timeuse.roofline(one)
+    for rates, says in (
+        ([1e-9], "at the one context"), ([1e-9] * 2, "at all 2 contexts"), ([1e9, 1e-9], "at 1 of 2 contexts"),
+    ):  # fmt: skip
+        found = pd.concat([row] * len(rates)).assign(**{"achieved, GB/s": rates})
+        monkeypatch.setattr(timeuse, "roofline", lambda _, found=found: found)
+        assert f"less than half {says}:" in timeuse.roofline_sentence(one)
+    monkeypatch.undo()
+    guessed = pd.concat([timeuse.predictions(one)] * 2, ignore_index=True)
+    assert " at every context." in timeuse.prediction_sentence(one, guessed)
+    assert " at 2K." in timeuse.prediction_sentence(one, guessed.head(1))
     provenance(folder, "cpu-full", models={}, device={})
     bare = folders.all_folders(project)[0]
     assert timeuse.roofline(bare).empty and timeuse.predictions(bare).empty
@@ -541,7 +557,9 @@ def test_a_bias_in_aa_runs_is_said(project: Path) -> None:
         assert says in told
         beside = "the measurement, of 20\u00a0%; the effects measured there are 50\u00a0% (|R_GM - 1|)"
         assert (beside in told) == (ratio != 1)
-        assert "found at every context" in validity.planted_sentence(planted)
+        assert "is found at 2K, the only context run." in validity.planted_sentence(planted)
+        more = pd.concat([planted, planted.assign(context_tokens=8192)])
+        assert validity.planted_sentence(more).endswith("is found at 2K and 8K.")
         told = " ".join(validity.finding_sentences(one, plain, planted, cells))
         assert (
             says in told
@@ -554,8 +572,40 @@ def test_a_bias_in_aa_runs_is_said(project: Path) -> None:
     one = folders.first_with("aa.csv", project)
     assert one is not None
     told = " ".join(validity.finding_sentences(one, *validity.aa(one)))
-    assert "15 of 16 A/A cells fail a timing check: undisturbed (15)" in told and "for noise alone" in told
+    assert "15 of 16 A/A cells fail a timing check: undisturbed (15)" in told
+    assert (
+        "the checks reject 15 of 16 cells for noise alone (exact 95 % interval 69.8 to 99.8\u00a0%)" in told
+    )
     assert "could not be decided at 2K" in told and "found at" not in told, "one family has no interval"
+
+
+def test_what_the_rule_s_limits_would_cost_is_told(project: Path) -> None:
+    folder = add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
+    add(project, "here", "cpu-full", 0.5, contexts=1)
+    rows = [
+        {
+            "device_kind": "cpu",
+            "check": name,
+            "cells_n": 8,
+            "observed": 0.01,
+            "default": 0.05,
+            "threshold": limit,
+        }
+        for name, limit in (("dispersion", 1e-9), ("undisturbed", 0.03))
+    ]
+    write_table(pd.DataFrame(rows), folder / "thresholds.csv", "thresholds")
+    one, here = folders.all_folders(project)
+    assert validity.failures(here, {"dispersion": 1.0}).to_numpy().sum() == 0
+    told = validity.consequence(one, project)
+    assert told.startswith(
+        "By the limits that the rule gives for the A/A runs of `cpu-full` (dispersion 0.0\u00a0% and "
+    )
+    assert ", `here` 0 of 16 cells (16 by the frozen limits; lost: dispersion 16)." in told
+    table: Any = here.families.assign(undisturbed_passed=False, undisturbed_value=0.0)
+    object.__setattr__(here, "families", table)
+    assert validity.failures(here, {"undisturbed": 1.0})["undisturbed"].all(), (
+        "throttled: no limit moves that"
+    )
 
 
 def test_the_coverage_page_says_when_the_frozen_method_is_not_the_chosen_one() -> None:

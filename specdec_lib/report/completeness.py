@@ -26,6 +26,6 @@ def sentences(root: Path | None = None) -> list[str]:
             each = text.listed(
                 f"{name} ({text.listed(f'`{file}`' for file in files)})" for name, files in lacking.items()
             )
-            what = f"of the profile `{one.profile.name}`, {one.named} lacks, and no page shows of it: {each}"
+            what = f"a part of the profile `{one.profile.name}`. {one.named} lacks it, and no page shows it: {each}"
             told.append(text.not_measured(what, one.command or f"make runs PROFILE={one.profile.name}"))
     return told

@@ -48,7 +48,7 @@ def flips_sentence(one: folders.Results, part: folders.Table, dtype: str) -> str
         else "**not only near-ties: a flip this wide is no rounding of a tie**"
     )
     return (
-        f"{start} and the argmax of {flips} of {text.counted(n, 'row')} {'flips' if flips == 1 else 'flip'}, at "
+        f"{start} and the argmax flips in {flips} of {text.counted(n, 'row')}, in at "
         f"least {positions_told(part)} positions (blocks of every width start at one place, so rows "
         f"repeat); the widest margin of a flip is {number(margin)}, where the frozen limit "
         f"is {limit:g}: {kind}."

@@ -105,8 +105,9 @@ def bandwidth_sentence(table: Any) -> str:
 
 
 def _named(figure: str) -> str:
-    """The figure with the study's label for perfect proposals; the table was measured before there was one."""
-    return figure.replace("draft-free (synthetic)", "draft-free (oracle)")
+    """The figure with the study's label for perfect proposals, which the table was measured before; one row is no
+    "1 rows"."""
+    return figure.replace("draft-free (synthetic)", "draft-free (oracle)").replace(" 1 rows ", " 1 row ")
 
 
 def _text(value: Any) -> str:

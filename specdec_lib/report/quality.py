@@ -98,7 +98,8 @@ def order_sentences(one: folders.Results) -> list[str]:
     for context in sorted(set(failed[failed["check"] == "order"]["context_tokens"])):
         here: Any = one.runs[one.runs["context_tokens"] == context]
         medians = here.groupby(["arm", "family", "block"])["decode_s"].median().unstack("block")
-        for arm, ratio in (medians["BA"] / medians["AB"] - 1).groupby("arm"):
+        of = here.groupby(["arm", "family"])["decode_s"].median()  # as the check's own value in the table
+        for arm, ratio in ((medians["BA"] - medians["AB"]) / of).groupby("arm"):
             slower = max((ratio > 0).sum(), (ratio < 0).sum())
             if slower == len(ratio) > 1:
                 told.append(

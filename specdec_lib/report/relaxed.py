@@ -136,7 +136,16 @@ def gain_sentence(one: folders.Results, frame: folders.Table) -> str:
         told = "no delta brings R_GM above 1"
         if len(above):
             row = above.iloc[0]
-            told = f"{mechanisms.labelled(row['variant'], row['label'])} is the first above 1, {text.estimate(row)}"
+            told = f"{_named(row)} is the first above 1, {text.estimate(row)}"
+            if not row["low"] or not row["low"] > 1:
+                why = "too few families for an interval" if pd.isna(row["low"]) else "the interval contains 1"
+                told = (
+                    f"{_named(row)} is the first with a mean above 1, {text.estimate(row)}: undecided, {why}"
+                )
+            sure = ordered[ordered["low"].astype(float) > 1]
+            if len(sure) and sure.index[0] != above.index[0]:
+                first_sure = sure.iloc[0]
+                told += f"; {_named(first_sure)} is the first with its interval above 1, {text.estimate(first_sure)}"
         parts.append(
             f"At {text.context_name(int(context))} acceptance goes from {number(first['acceptance'])} to "
             f"{number(last['acceptance'])} and R_GM from {number(first['R_GM'])} to {number(last['R_GM'])}; {told}"
@@ -146,6 +155,10 @@ def gain_sentence(one: folders.Results, frame: folders.Table) -> str:
     low = frame.loc[frame["setting"].idxmin()]
     start = mechanisms.labelled(low["variant"], low["label"])
     return f"In {one.named}, from {start} to {name}: {'. '.join(parts)}."
+
+
+def _named(row: Any) -> str:
+    return mechanisms.labelled(row["variant"], row["label"])
 
 
 def greedy(one: folders.Results) -> tuple[int, int] | None:
@@ -177,7 +190,7 @@ def price_sentence(frame: folders.Table, against_greedy: tuple[int, int] | None 
     exact = (
         "With delta 0 every output is AR's."
         if kept == n
-        else f"Even with delta 0 only {kept} of {n} outputs are AR's."
+        else f"With delta 0, {kept or 'none'} of {text.counted(n, 'output')} {'is' if kept == 1 else 'are'} AR's."
     )
     if against_greedy:
         other, cells = against_greedy

@@ -76,8 +76,7 @@ def show(root: Path | None = None) -> None:
         each = text.listed(f"{n} {label}" for label, n in frame["label"].value_counts().items())
         caption = (
             f"{one.label}: {one.hardware}, pair {one.profile.pair}. {number(len(frame))} held-out cells and "
-            f"variants ({each}), medians over repeats; hollow: extrapolated context. Bars: 95 % t "
-            "interval of the prediction over development families; slowest and fastest repeat of the measurement."
+            f"variants ({each}), medians over repeats; hollow: extrapolated context. {bars(frame)}"
         )
         style.use_style()
         style.figure(
@@ -97,6 +96,14 @@ def show(root: Path | None = None) -> None:
             caption = f"{one.label}: every residual above {text.percent(LARGE, 0)}. Times: measured / predicted - 1."
             style.table(large, caption=caption, csv=csv)
     say_missing(root)
+
+
+def bars(frame: Table) -> str:
+    """What the bars of the figure are: those of the prediction only where the development families gave an interval."""
+    measured = "slowest and fastest repeat of the measurement"
+    if bool(frame["R_predicted_low"].notna().any()):
+        return f"Bars: 95 % t interval of the prediction over development families; {measured}."
+    return f"Bars: {measured}; the prediction's development families are too few for an interval."
 
 
 def summary(frame: Table, in_sample: Iterable[float]) -> Table:

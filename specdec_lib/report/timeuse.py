@@ -73,12 +73,11 @@ def stage_sentence(one: folders.Results) -> str:
         total = sum(stages.values())
         if label.endswith("SpecDec") and total:
             largest, second, *_ = sorted(stages, key=lambda stage: stages[stage], reverse=True)
-            draft = "" if "draft" in (largest, second) else f", draft {text.percent(stages['draft'] / total)}"
-            parts.append(
-                f"at {label.split()[0]} {largest} takes {text.percent(stages[largest] / total)}, {second} "
-                f"{text.percent(stages[second] / total)}{draft}"
-            )
-    return f"In {one.named} the largest part of the SpecDec time is: {'; '.join(parts)}." if parts else ""
+            rest = [second] + ["draft"] * ("draft" not in (largest, second))
+            then = text.listed(f"{stage} {text.percent(stages[stage] / total)}" for stage in rest)
+            share = text.percent(stages[largest] / total)
+            parts.append(f"{largest} at {label.split()[0]} ({share}, then {then})")
+    return f"In {one.named} the largest part of the SpecDec time is {text.listed(parts)}." if parts else ""
 
 
 def show_roofline(found: list[compare.Source]) -> None:
@@ -175,13 +174,13 @@ def roofline_sentence(one: folders.Results) -> str:
     """How good the baseline is; a speed-up over a weak one is no finding. Of a quick look only what it measured."""
     bandwidth = one.provenance["device"]["read_bandwidth_bytes_per_s"]
     shares = [row["achieved, GB/s"] * 1e9 / bandwidth for row in roofline(one).to_dict("records")]
-    weak = min(shares) < 0.5
+    weak, n = sum(share < 0.5 for share in shares), len(shares)
+    where = "at the one context" if n == 1 else f"at {'all' if weak == n else f'{weak} of'} {n} contexts"
     told = (
         "A quick look: that describes its runs and judges no baseline."
         if one.quick
-        else "That is less than half at some context: a step there is not bound by its bytes, and an R over this "
-        "baseline says "
-        "as much about the baseline."
+        else f"That is less than half {where}: a step there is not bound by its bytes, and an R over this baseline "
+        "says as much about the baseline."
         if weak
         else "The baseline is not a weak one."
     )
@@ -297,7 +296,7 @@ def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
             )
         return (
             f"In {one.named} the whole R, which the verification shapes too, is nearer to the prediction from "
-            f"{wins[0]} at every context."
+            f"{wins[0]} at {'every context' if len(wins) > 1 else frame['context'].iloc[0]}."
         )
     each = text.listed(
         f"{win} at {row['context']}" for win, row in zip(wins, frame.to_dict("records"), strict=True)
