@@ -237,9 +237,14 @@ def test_the_plane_says_on_which_side_a_regime_lies(made: Path) -> None:
         "c alone is nearer to its bytes" in told["gpu-compiled (synthetic)"]
         and "above 1 at every" in told["gpu-compiled (synthetic)"]
     )
-    assert len(plane.figure(regimes.points(made), 0.75).legends[0].get_texts()) == 5 + 2, (
-        "sources and engines"
-    )
+    found = regimes.points(made)
+    drawn = plane.figure(found, 0.75)
+    assert len(drawn.legends[0].get_texts()) == 5 + 2, "sources and engines"
+    dotted = [line for line in drawn.axes[0].get_lines() if line.get_linestyle() == ":"]
+    names = {said.get_text() for said in drawn.axes[0].texts if said.get_text().startswith("all accepted: ")}
+    assert names == {f"all accepted: {point.engine}" for point in found} and len(dotted) == len(names) == 2
+    later = [line for line in drawn.axes[0].get_lines() if line.get_markerfacecolor() == "none"]
+    assert len(later) == len(found) - 5, "of the contexts after the first the marks are open"
 
 
 def test_the_plane_judges_no_quick_look(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

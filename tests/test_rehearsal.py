@@ -101,7 +101,7 @@ def test_shards_are_about_as_large_as_asked() -> None:
 # -- the page
 
 
-def test_the_page_computes_its_numbers() -> None:
+def test_the_page_computes_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = eightgb.megabytes(REPOSITORY).set_index("model")
     assert frame.loc["target", "weights, MB"] == pytest.approx(3087.4, abs=0.1)
     assert frame.loc["draft", "cache at 8K, MB"] == pytest.approx(8192 * 12_288 / 1e6)
@@ -109,6 +109,11 @@ def test_the_page_computes_its_numbers() -> None:
     assert frame.loc["together", "weights, MB"] == pytest.approx(weights / 1e6)
     assert "can run here" in eightgb.doctor_line(7.0, REPOSITORY)
     assert "free GPU memory needed" in eightgb.doctor_line(2.0, REPOSITORY)
+    said: list[str] = []
+    monkeypatch.setattr(eightgb.text, "say", lambda *lines: said.extend(lines))
+    eightgb.show_doctor(REPOSITORY)
+    assert len(said) == 2 and max(len(line) for part in said for line in part.splitlines()) <= 80
+    assert "".join(said[1].split()).count("".join(eightgb.doctor_line(3.5, REPOSITORY).split())) == 1
 
 
 def test_the_pages_commands_are_the_pipelines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from specdec_lib.roofline import kv_bytes, weight_bytes
 REHEARSAL = "h200-engine/rehearsal.json"
 PROFILE, SHAPES = "qwen-8gb", "qwen2.5-shapes"
 MB, GIB = 1e6, 1 << 30
+_WIDTH = 80  # characters of a line in a code block, which cuts what is longer
 # Two GPUs for the doctor to judge: total and free memory in GiB; a desktop holds some of it.
 EXAMPLES = (("an 8 GB GPU", 7.0), ("a 4 GB GPU", 3.5))
 
@@ -111,7 +113,8 @@ def show_doctor(root: Path | None = None) -> None:
     """The doctor's line about the profile on a GPU that is large enough, and on one that is not."""
     lines = []
     for name, free in EXAMPLES:
-        lines.append(f"On {name}:\n\n```text\n{doctor_line(free, root)}\n```")
+        said = fill(doctor_line(free, root), _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        lines.append(f"On {name}:\n\n```text\n{said}\n```")
     text.say(*lines)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,9 @@ def show(root: Path | None = None) -> None:
     hardware = {p.source: f"{p.source}: {p.results.hardware}" for p in found if p.results}
     caption = (
         "A draft forward c and a verification v (overhead of a round inside), in AR steps; a mark per "
-        "context, from the "
-        "shortest (largest mark) on. Below a line R is above 1 for that engine at alpha = "
-        f"{number(alpha)}, the published "
-        f"mean; dotted: with everything accepted; upright: the Qwen pair's share of bytes and of layers. Published: "
+        "context: the shortest is filled, longer ones are open and ever larger. Below a line R is above 1 for that "
+        f"engine at alpha = {number(alpha)}, the published mean; dotted, with the engine's name: with everything "
+        "accepted; upright: the Qwen pair's share of bytes and of layers. Published: "
         f"{published.HARDWARE}. {'. '.join(hardware.values())}."
     )
     told = sentences(found, root)
@@ -97,10 +97,13 @@ def figure(found: list[Point], alpha: float) -> Figure:
     low = min(0.8, min(point.v for point in found) * 0.95)
     engines = sorted({point.engine for point in found}, key=lambda engine: (engine.formulation, -engine.k))
     edges: list[Any] = []
+    dotted: list[tuple[str, list[float], list[float]]] = []
     for look, engine in zip(("-", "--", "-."), engines, strict=False):
         edges += ax.plot(*_edge(engine, alpha, right), color=style.INK, linestyle=look, linewidth=1.4, marker="",
                          label=f"R = 1: {engine}")  # fmt: skip
-        ax.plot(*_edge(engine, 1.0, right), color=style.MUTED, linestyle=":", linewidth=1.2, marker="")
+        ends = _edge(engine, 1.0, right)
+        ax.plot(*ends, color=style.MUTED, linestyle=":", linewidth=1.2, marker="")
+        dotted.append((f"all accepted: {engine}", *ends))
     for name, value in audit.ratios().items():
         ax.axvline(value, color=style.MUTED, linewidth=1.0, linestyle="-", marker="")
         ax.text(value, 1.01, f"{name}\n{number(value)}", transform=ax.get_xaxis_transform(), ha="center", va="bottom",
@@ -110,15 +113,29 @@ def figure(found: list[Point], alpha: float) -> Figure:
         look = style.SERIES[index % len(style.SERIES)]
         mine = [point for point in found if point.source == source]
         marks += ax.plot([p.c for p in mine], [p.v for p in mine], look.marker, color=look.colour, linestyle="-",
-                         linewidth=0.8, markersize=5, markeredgecolor="white", label=source)  # fmt: skip
-        ax.plot(mine[0].c, mine[0].v, look.marker, color=look.colour, markersize=10, markeredgecolor="white")
+                         linewidth=0.8, markersize=5, markevery=[0], label=source)  # fmt: skip
+        # The first is filled; later ones are open and ever larger, so that marks on one spot are rings around it.
+        for place, point in enumerate(mine):
+            ax.plot(point.c, point.v, look.marker, color=look.colour, markersize=5 + 4 * place,
+                    markerfacecolor="none" if place else look.colour, markeredgewidth=0.9)  # fmt: skip
     ax.set_xlim(0, right)
     ax.set_ylim(low, top)
     ax.set_xlabel("c: a draft forward, in AR steps")
     ax.set_ylabel("v: a verification, in AR steps")
+    for line in dotted:  # the limits must stand: a name's angle is the line's on the page
+        _name_line(ax, *line, (low, top))
     fig.legend(handles=[*marks, *edges], loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=2, fontsize=9)
     fig.tight_layout()
     return fig
+
+
+def _name_line(ax: Any, name: str, x: list[float], y: list[float], bounds: tuple[float, float]) -> None:
+    """Write a falling line's name along it, from where it comes into the plot."""
+    low, top = bounds
+    slope = (y[1] - y[0]) / (x[1] - x[0])
+    start = min(y[0], top - 0.02 * (top - low))
+    ax.text((start - y[0]) / slope, start, name, rotation=math.degrees(math.atan(slope)), rotation_mode="anchor",
+            transform_rotates_text=True, fontsize=8, color=style.MUTED, va="bottom", clip_on=True)  # fmt: skip
 
 
 def _edge(engine: Engine, alpha: float, right: float) -> tuple[list[float], list[float]]:
