@@ -603,9 +603,8 @@ def test_what_the_rule_s_limits_would_cost_is_told(project: Path) -> None:
     assert ", `here` 0 of 16 cells (16 by the frozen limits; lost: dispersion 16)." in told
     table: Any = here.families.assign(undisturbed_passed=False, undisturbed_value=0.0)
     object.__setattr__(here, "families", table)
-    assert validity.failures(here, {"undisturbed": 1.0})["undisturbed"].all(), (
-        "throttled: no limit moves that"
-    )
+    failed: Any = validity.failures(here, {"undisturbed": 1.0})["undisturbed"]
+    assert failed.all(), "throttled: no limit moves that"
 
 
 def test_the_coverage_page_says_when_the_frozen_method_is_not_the_chosen_one() -> None:
