@@ -424,7 +424,7 @@ def test_stages_roofline_and_prediction(project: Path, monkeypatch: pytest.Monke
     assert "nearer to the prediction from" in timeuse.prediction_sentence(one, timeuse.predictions(one))
     row = timeuse.roofline(one)
     for rates, says in (
-        ([1e-9], "at the one context"), ([1e-9] * 2, "at all 2 contexts"), ([1e9, 1e-9], "at 1 of 2 contexts"),
+        ([1e-9], "at the one context"), ([1e-9] * 2, "at both contexts"), ([1e9, 1e-9], "at 1 of 2 contexts"),
     ):  # fmt: skip
         found = pd.concat([row] * len(rates)).assign(**{"achieved, GB/s": rates})
         monkeypatch.setattr(timeuse, "roofline", lambda _, found=found: found)

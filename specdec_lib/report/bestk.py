@@ -123,7 +123,7 @@ def two_predictions(table: Table, frame: Table) -> list[str]:
         return []
     return [
         "The table takes one alpha for all positions and any k, the figure each text's own trace and the k that were "
-        f"run: so one cost line predicts two best k: {'; '.join(other)}."
+        f"run. So one cost line predicts two best k: {'; '.join(other)}."
     ]
 
 

@@ -175,7 +175,8 @@ def roofline_sentence(one: folders.Results) -> str:
     bandwidth = one.provenance["device"]["read_bandwidth_bytes_per_s"]
     shares = [row["achieved, GB/s"] * 1e9 / bandwidth for row in roofline(one).to_dict("records")]
     weak, n = sum(share < 0.5 for share in shares), len(shares)
-    where = "at the one context" if n == 1 else f"at {'all' if weak == n else f'{weak} of'} {n} contexts"
+    every = "both" if n == 2 else f"all {n}"
+    where = "at the one context" if n == 1 else f"at {every if weak == n else f'{weak} of {n}'} contexts"
     told = (
         "A quick look: that describes its runs and judges no baseline."
         if one.quick
