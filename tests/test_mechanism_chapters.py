@@ -450,7 +450,7 @@ def test_the_crossing_is_interpolated_in_log_R(ratios: list[float], alpha: float
 
 def test_the_dial_follows_the_line_for_the_bits_drawn(one: folders.Results) -> None:
     cells = mechanisms.by_family(one, "dial")
-    lines = curve.fitted(one, cells)
+    lines = costline.lines(one)
     bits, frame = curve.by_bits(cells, lines, N), curve.curve(cells)
     for row in frame.to_dict("records"):
         assert bits[CONTEXT, row["alpha"]] == pytest.approx(row["R_GM"])
@@ -516,7 +516,7 @@ def test_captions_name_the_pair(
 
 
 def test_the_line_is_read_from_the_fit(one: folders.Results) -> None:
-    line = costline.line_at(mechanisms.read(one, "cost-fit.csv", "cost-fit"), CONTEXT)
+    line = costline.line_at(one.table("cost-fit.csv", "cost-fit"), CONTEXT)
     assert (line.c, line.repair, line.overhead) == (C, REPAIR, OVERHEAD)
     assert line.verify(1) == pytest.approx(verify(1)) and line.verify(9) == pytest.approx(verify(9))
     counted = counts_from_trace([True] * N, K, N)
@@ -540,15 +540,15 @@ def test_stage_shares_stand_beside_the_published_one() -> None:
 
 
 def test_the_prediction_was_first(one: folders.Results) -> None:
-    predictions = mechanisms.read(one, "predictions.csv", "predictions")
-    runs = mechanisms.read(one, "cost-model.csv", "mechanism")
+    predictions = one.table("predictions.csv", "predictions")
+    runs = one.table("cost-model.csv", "mechanism")
     assert "All 40 measured rows carry it" in residuals.first_sentence(predictions, runs, "mine")
     predictions.loc[0, "R_predicted"] += 1e-9
     assert "Only 0 of 40" in residuals.first_sentence(predictions, runs, "mine")
 
 
 def joined(one: folders.Results) -> Any:
-    predictions = mechanisms.read(one, "predictions.csv", "predictions")
+    predictions = one.table("predictions.csv", "predictions")
     return residuals.residuals_table(predictions, mechanisms.by_family(one, "cost-model"))
 
 
@@ -562,7 +562,7 @@ def test_the_residual_verdict_flips_at_five_per_cent(one: folders.Results) -> No
     assert "Bars: 95 % t interval of the prediction" in residuals.bars(frame.assign(R_predicted_low=0.9))
     none = residuals.bars(frame.assign(R_predicted_low=None))
     assert none.startswith("Bars: slowest and fastest repeat") and "too few for an interval" in none
-    inside = list(residuals.in_sample_residuals(mechanisms.read(one, "costs.csv", "costs")))
+    inside = list(residuals.in_sample_residuals(one.table("costs.csv", "costs")))
     shown = residuals.summary(frame, inside).set_index("set")
     assert shown.loc["in sample: development runs", "n"] == len(DEVELOPMENT) * 8
     assert shown.loc["out of sample: all held-out", "n"] == len(frame) == 18
@@ -615,7 +615,7 @@ def test_large_residuals_are_counted_by_which_times_are_off(one: folders.Results
 
 def test_the_best_k_predicted_and_found(one: folders.Results) -> None:
     frame = bestk.compared(
-        mechanisms.read(one, "predictions.csv", "predictions"), mechanisms.by_family(one, "cost-model")
+        one.table("predictions.csv", "predictions"), mechanisms.by_family(one, "cost-model")
     )
     assert list(frame["k"]) == [1, 2, 4, 6, 8] and list(frame["n"]) == [2] * 5
     assert ", and it was (R = " in bestk.sentences(frame)[0]

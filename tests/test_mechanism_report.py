@@ -264,7 +264,7 @@ def test_the_expected_traffic_is_what_the_engine_counted() -> None:
 def test_the_control_plane_sentences_follow_the_counts(project: Path) -> None:
     put(make_folder(project), "control-plane", lambda *_: 0.5)
     one = only("control-plane", project)
-    runs: Any = mechanisms.read(one, "control-plane.csv", "mechanism")
+    runs: Any = one.table("control-plane.csv", "mechanism")
     frame = mechanisms.by_variant(one, "control-plane")
     told = controlplane.counts_sentence(one, controlplane.traffic(runs), frame)
     assert "all 40 runs counted exactly" in told and "within the limit" in told

@@ -770,7 +770,7 @@ def test_costs_are_read_from_the_stages_where_nothing_was_fitted(made: Path) -> 
 
 def test_a_fit_whose_ar_step_is_not_that_of_the_runs_says_so(made: Path) -> None:
     one = one_of(made, "gpu-eager")
-    fit: Any = mechanisms.read(one, "cost-fit.csv", "cost-fit")
+    fit: Any = one.table("cost-fit.csv", "cost-fit")
     assert costline.step_sentence(one, fit) == []
     slow = fit.assign(cost_s=fit["cost_s"] * 1.3)
     (told,) = costline.step_sentence(one, slow)

@@ -629,7 +629,7 @@ def test_a_failed_correctness_check_is_said(project: Path) -> None:
             folder / "correctness.csv",
             "correctness",
         )
-        one = correctness.find(project)
+        one = folders.first_with(correctness.FILE, project)
         assert one is not None
         assert says in correctness.layer_sentence(correctness.layer_table(one, "margin"), "margin", one)
     told = correctness.layer_sentence(correctness.layer_table(one, "margin"), "margin", one)

@@ -35,19 +35,12 @@ _CONFIG_VALUES = {
 
 def check_config(source: Path) -> None:
     """Refuse a key of ``_config.yml`` that nothing reads, and a value that would publish a failing or a
-    stale page.
-    """
+    stale page."""
     import yaml
 
     content = yaml.safe_load((source / "_config.yml").read_text(encoding="utf-8"))
-    sections = {
-        "": content,
-        "execute": content.get("execute", {}),
-        "html": content.get("html", {}),
-        "parse": content.get("parse", {}),
-        "sphinx": content.get("sphinx", {}),
-        "sphinx.config": content.get("sphinx", {}).get("config", {}),
-    }
+    sections = {name: content.get(name, {}) for name in ("execute", "html", "parse", "sphinx")}
+    sections |= {"": content, "sphinx.config": sections["sphinx"].get("config", {})}
     for section, values in sections.items():
         where = f"{section}." if section else ""
         for key in values:
@@ -72,8 +65,7 @@ _CODE_CELL = re.compile(r"^(```+|:::+)\s*\{code-cell\}", re.MULTILINE)
 
 def check_pages(source: Path, pages: list[str]) -> None:
     """Every page of the contents exists once, and one with code cells names its kernel, else they are
-    dropped.
-    """
+    dropped."""
     import yaml
 
     if repeated := sorted({page for page in pages if pages.count(page) > 1}):

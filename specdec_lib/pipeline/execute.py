@@ -24,8 +24,7 @@ _DISK = re.compile(r"\[Errno (?:28|30|122)\] ([^:]+)")  # full, read-only, over 
 @contextmanager
 def kernel_environment(root: Path) -> Iterator[Path]:
     """Environment variables under which kernels start: this interpreter's ``python3``, this checkout's
-    library, and nothing of the user's own Jupyter or IPython set-up.
-    """
+    library, and nothing of the user's own Jupyter or IPython set-up."""
     # Windows lets nobody delete what a kernel that is just ending still holds open
     with tempfile.TemporaryDirectory(prefix="specdec-ipython-", ignore_cleanup_errors=True) as ipython:
         wanted = {
@@ -81,9 +80,8 @@ def execute(root: Path, path: Path, parameters: Mapping[str, Any]) -> dict[str, 
                 extra_arguments=["--log-level=CRITICAL"],  # it calls its own shutdown an error
             )
     except PapermillExecutionError as error:
-        raise _failed(
-            root, path, error.source, list(error.traceback), f"{error.ename}: {error.evalue}"
-        ) from error
+        what = f"{error.ename}: {error.evalue}"
+        raise _failed(root, path, error.source, list(error.traceback), what) from error
     except (DeadKernelError, CellExecutionError) as error:
         raise CellFailed(
             f"notebooks/{path.name}: the kernel died.",
@@ -100,13 +98,8 @@ def _refuse_early_end(root: Path, path: Path, executed: Mapping[str, Any]) -> No
             continue
         for output in cell.get("outputs", []):
             if output["output_type"] == "error":
-                raise _failed(
-                    root,
-                    path,
-                    source(cell),
-                    list(output["traceback"]),
-                    f"{output['ename']}: {output['evalue']}",
-                )
+                what = f"{output['ename']}: {output['evalue']}"
+                raise _failed(root, path, source(cell), list(output["traceback"]), what)
         if cell.get("execution_count") is None:
             raise _failed(root, path, source(cell), [], "this cell was never run: the kernel left before it")
 

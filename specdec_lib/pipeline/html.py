@@ -1,6 +1,4 @@
-"""Renders ``book/`` into ``book/_build/html``: whole or not at all, and again only when its content
-changed.
-"""
+"""Render ``book/`` into ``book/_build/html``: whole or not at all, and again only if its content changed."""
 
 from __future__ import annotations
 
@@ -76,8 +74,7 @@ def build(root: Path, *, again: bool = False) -> bool:
 
 def inputs_hash(root: Path) -> str:
     """Names everything a page can depend on: sources of the book and the library, design, lock, and ``data/``
-    without weights and hidden files.
-    """
+    without weights and hidden files."""
     files = [root / "design.toml", root / "requirements.lock"]
     files += _files(root / "book", skip={"_build"})
     files += [path for path in _files(root / "specdec_lib") if path.suffix in (".py", ".mplstyle")]
@@ -137,9 +134,8 @@ def stage(root: Path, folder: Path) -> list[str]:
             copy.write_text(json.dumps(content), encoding="utf-8")
     if titles:
         (folder / _APPENDIX / "index.md").write_text(_appendix(titles), encoding="utf-8")
-        sections = [
-            {"file": f"{_APPENDIX}/{profile}/{name}"} for profile in titles for name in titles[profile]
-        ]
+        names = [f"{profile}/{name}" for profile in titles for name in titles[profile]]
+        sections = [{"file": f"{_APPENDIX}/{name}"} for name in names]
         if "chapters" in toc:  # a contents without parts
             toc["parts"] = [{"caption": "Pages", "chapters": toc.pop("chapters")}]
         chapters = [{"file": f"{_APPENDIX}/index", "sections": sections}]
@@ -182,10 +178,8 @@ def _appendix(titles: dict[str, dict[str, str]]) -> str:
         "run again; the chapters before show and judge the same tables.",
     ]
     for profile, names in titles.items():
-        lines += [
-            f"## {profile}",
-            "\n".join(f"- {{doc}}`{title} <{profile}/{name}>`" for name, title in names.items()),
-        ]
+        each = (f"- {{doc}}`{title} <{profile}/{name}>`" for name, title in names.items())
+        lines += [f"## {profile}", "\n".join(each)]
     return "\n\n".join(lines) + "\n"
 
 
@@ -217,17 +211,16 @@ def _sphinx(root: Path, staged: Path, target: Path) -> None:
     # what follows the cell's own traceback is Sphinx's
     shown = failed + cell.partition("The above exception was")[0] if failed else before
     pages = sorted(set(re.findall(r"work/source/([\w/.-]+\.(?:md|ipynb))", log)))
-    lines = [
+    said = [
         line for line in plain_text(shown, root).splitlines() if line.strip() and "[IPKernelApp]" not in line
     ]
-    corrected = (
-        "what the error above says"
-        if any(line.strip().startswith("Remedy: ") for line in lines[-_LOG_LINES:])
-        else "correct the cell shown above, or what it calls in specdec_lib/report"
-    )
+    lines = said[-_LOG_LINES:]
+    corrected = "correct the cell shown above, or what it calls in specdec_lib/report"
+    if any(line.strip().startswith("Remedy: ") for line in lines):
+        corrected = "what the error above says"
     raise BookError(
         f"The book was not built: {', '.join(f'book/{page}' for page in pages) or 'see below'}.\n"
-        + "\n".join(f"    {line}" for line in lines[-_LOG_LINES:]),
+        + "\n".join(f"    {line}" for line in lines),
         remedy=f"{corrected}; the site of the last good build was left as it is",
     )
 
@@ -258,9 +251,7 @@ def _watched(command: list[str], root: Path, environment: dict[str, str]) -> tup
 
 
 def publish_data(root: Path, site: Path) -> None:
-    """Copy every table and provenance file under ``data/`` to the site's ``data/``, where pages link to
-    it.
-    """
+    """Copy every table and provenance file under ``data/`` to the site's ``data/``, where pages link."""
     for source_map in site.rglob("*.map"):  # for the theme's developers, and an eighth of the site
         source_map.unlink()
     for folder in sorted(path for path in (root / "data").iterdir() if path.is_dir()):

@@ -41,14 +41,10 @@ def read_notebook(path: Path) -> dict[str, Any]:
             remedy=f"restore it: git checkout notebooks/{path.name}",
         ) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise NotebookDamaged(
-            f"notebooks/{path.name} is not JSON: {error}.", remedy="restore it from git"
-        ) from error
-    if (
-        not isinstance(content, dict)
-        or content.get("nbformat") != 4
-        or not isinstance(content.get("cells"), list)
-    ):
+        what = f"notebooks/{path.name} is not JSON: {error}."
+        raise NotebookDamaged(what, remedy="restore it from git") from error
+    of_format = isinstance(content, dict) and content.get("nbformat") == 4
+    if not of_format or not isinstance(content.get("cells"), list):
         raise NotebookDamaged(
             f"notebooks/{path.name} is not a notebook of format 4.", remedy="restore it from git"
         )
@@ -68,8 +64,7 @@ def tags(cell: Mapping[str, Any]) -> list[str]:
 
 def content_hash(notebook: Mapping[str, Any]) -> str:
     """Names what the notebook does: its cells' kinds, texts and tags. Outputs and other metadata do not
-    count.
-    """
+    count."""
     cells = [[cell.get("cell_type"), source(cell), sorted(tags(cell))] for cell in notebook["cells"]]
     return sha256_text(canonical_json(cells))
 

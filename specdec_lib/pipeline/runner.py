@@ -143,9 +143,8 @@ def missing_results(
 ) -> list[str]:
     """Files, relative to ``data/<profile>/``, that the profile's steps promise and that are not there."""
     profile = load_design(root / DESIGN_FILE).profile(profile_name)
-    found = manifest.hashes(
-        root / "data" / profile_name, [f for s in table.steps(profile, phases) for f in _outputs(s)]
-    )
+    files = [file for step in table.steps(profile, phases) for file in _outputs(step)]
+    found = manifest.hashes(root / "data" / profile_name, files)
     return [name for name, digest in found.items() if not digest]
 
 
@@ -173,9 +172,8 @@ def _design_hash(root: Path, design: Design, profile: Profile) -> str:
     for family in (*profile.families, *design.measurement.development):
         get_family(family, root / "data" / "prompts")  # a misspelt name is refused before any step
 
-    return design.measurement_hash(
-        profile, prompts_digest(root / "data" / "prompts"), pair_digest(profile.pair)
-    )
+    prompts = prompts_digest(root / "data" / "prompts")
+    return design.measurement_hash(profile, prompts, pair_digest(profile.pair))
 
 
 def _announce(progress: Progress, profile: Profile, todo: int, total: int) -> None:

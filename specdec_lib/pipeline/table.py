@@ -15,8 +15,7 @@ Literal = bool | int | float | str | list["Literal"] | None
 @dataclass(frozen=True)
 class Promise:
     """A file under ``data/<profile>/`` that a step must write, and the schema (``records.py``) it must
-    satisfy.
-    """
+    satisfy."""
 
     path: str
     schema: str | None = None
@@ -43,8 +42,6 @@ class Phase:
 
 
 _QUICK_REPEATS = 2
-
-
 PHASES: tuple[Phase, ...] = (
     Phase("smoke", "smoke", (Promise("smoke.csv"),)),
     Phase(
@@ -76,9 +73,7 @@ PHASES: tuple[Phase, ...] = (
     ),
     Phase("control-plane", "control-plane", (Promise("control-plane.csv", "mechanism"),)),
     Phase(
-        "relaxed",
-        "relaxed",
-        (Promise("relaxed.csv", "mechanism"), Promise("relaxed-quality.csv", "quality")),
+        "relaxed", "relaxed", (Promise("relaxed.csv", "mechanism"), Promise("relaxed-quality.csv", "quality"))
     ),
     Phase("all-accept", "all-accept", (Promise("all-accept.csv", "mechanism"),)),
     Phase("draft-free", "draft-free", (Promise("draft-free.csv", "mechanism"),)),

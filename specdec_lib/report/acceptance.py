@@ -29,11 +29,8 @@ def show_shares(root: Path | None = None) -> None:
             "stated."
         )
         style.table(shares_table(counted, root), caption=caption, csv=one.csv(FILE))
-        style.table(
-            shares_by_context(proposals),
-            caption=f"{one.label}: the same per context; rejected means the first refused of its round.",
-            csv=one.csv(FILE),
-        )
+        caption = f"{one.label}: the same per context; rejected means the first refused of its round."
+        style.table(shares_by_context(proposals), caption=caption, csv=one.csv(FILE))
         text.say(*mechanisms.conclusions(one, *share_sentences(counted, root)))
     if not mechanisms.having(PHASE, root):
         rank, gap = _published(root)
@@ -85,7 +82,7 @@ def shares_by_context(proposals: Table) -> Table:
     rows = []
     for context, part in proposals.groupby("context_tokens", sort=True):
         found = shares(part).set_index("population")
-        row: dict[str, Any] = {"context": text.context_name(int(context))}
+        row: dict[str, Any] = {"context": text.context_name(context)}
         row["families"] = part["family"].nunique()
         for name, short in ((ALL, "all"), (FIRST, "rejected")):
             row[f"rank ≤ {RANK}, {short}"] = _of(found.loc[name, "rank_n"], found.loc[name, "n"])
@@ -116,24 +113,17 @@ def share_sentences(counted: Table, root: Path | None = None) -> list[str]:
     given = [float(a) for a in published.confirmatory(root)["acceptance_median"]]
     implied = [((rank - a) / (1 - a), (gap - a) / (1 - a)) for a in given]
     told.append(
-        "An accepted token has rank 1 and no gap. If the published pair is over all proposed, the "
-        f"published acceptance ({text.span(given)}) leaves "
-        f"{text.span((r * 100 for r, _ in implied), '%')} of the others at rank ≤ {RANK} and "
-        f"{text.span((g * 100 for _, g in implied), '%')} within {GAP:g} logit. Here it is "
-        f"{text.percent(by[REFUSED]['rank_share'])} and {text.percent(by[REFUSED]['gap_share'])}."
+        "An accepted token has rank 1 and no gap. If the published pair is over all proposed, the published "
+        f"acceptance ({text.span(given)}) leaves {text.span((r * 100 for r, _ in implied), '%')} of the "
+        f"others at rank ≤ {RANK} and {text.span((g * 100 for _, g in implied), '%')} within {GAP:g} logit. "
+        f"Here it is {text.percent(by[REFUSED]['rank_share'])} and {text.percent(by[REFUSED]['gap_share'])}."
     )
     return told
 
 
 def measured(root: Path | None) -> list[tuple[folders.Results, Table]]:
     """The folders that hold proposals, and their tables."""
-    return [(one, mechanisms.read(one, FILE, "proposals")) for one in mechanisms.having(PHASE, root)]
-
-
-def say_missing(root: Path | None) -> None:
-    """How to measure the phase, where no folder has it."""
-    if not mechanisms.having(PHASE, root):
-        text.say(*mechanisms.missing(PHASE, root))
+    return [(one, one.table(FILE, "proposals")) for one in mechanisms.having(PHASE, root)]
 
 
 def _published(root: Path | None) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -11,9 +11,6 @@ from specdec_lib.costmodel import GPU_BYTES_PER_S, TARGET_KV_BYTES_PER_TOKEN, TA
 from specdec_lib.pairs import PAIRS
 from specdec_lib.report import figures, published, style, text
 from specdec_lib.report.style import number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Row = dict[str, Any]
 _CLOSE = 0.05  # a prediction within this share of the published value counts as close
@@ -38,24 +35,19 @@ def ratios() -> dict[str, float]:
 def show(root: Path | None = None) -> None:
     """Both tables, the figure and the findings."""
     found, given = rows(root), published.confirmatory(root)
-    style.table(
-        costs(found),
-        caption="v and c in AR steps; alpha and rounds from the published acceptance.",
-        csv=published.PHASES_CSV,
-    )
+    caption = "v and c in AR steps; alpha and rounds from the published acceptance."
+    style.table(costs(found), caption=caption, csv=published.PHASES_CSV)
     style.table(ratio_table(found), caption="R by the cost line and as published.", csv=published.CSV)
     style.use_style()
-    each = "{}: {} predicted, {} published"
-    alt = "Predicted against published R. " + "; ".join(
-        each.format(
-            text.context_name(row["context_tokens"]), number(row["R_predicted"]), number(row["R_published"])
-        )
+    each = (
+        f"{text.context_name(row['context_tokens'])}: {number(row['R_predicted'])} predicted, "
+        f"{number(row['R_published'])} published"
         for row in found
     )
+    alt = f"Predicted against published R. {'; '.join(each)}"
     caption = (
         f"Published R ({published.HARDWARE}) and the cost line's. Bars: published bootstrap intervals over "
-        f"families; the all-accept "
-        "values have none."
+        "families; the all-accept values have none."
     )
     style.figure(figure(found, given), alt=alt, caption=caption, csv=published.CSV)
     text.say(*findings(found, given, root))
@@ -109,12 +101,9 @@ def arithmetic(root: Path | None = None) -> list[str]:
     cost = 4 * row["c_steps"] + row["v_steps"] + reject
     return [
         f"The draft-free oracle needs {bonus_rounds:g} rounds and runs no draft: v = 64 / ({bonus_rounds:g} "
-        f"× {free:g}) = "
-        f"{number(row['v_steps'])} AR steps per verification.",
+        f"× {free:g}) = {number(row['v_steps'])} AR steps per verification.",
         f"The all-accept oracle needs {full_rounds:g} rounds of four draft forwards (three proposals after "
-        "the first, and the "
-        f"forward over the last one): c = (64 / "
-        f"({full_rounds:g} × {full:g}) − "
+        f"the first, and the forward over the last one): c = (64 / ({full_rounds:g} × {full:g}) − "
         f"{number(row['v_steps'])}) / 4 = {number(row['c_steps'])} AR steps per draft forward.",
         f"Acceptance {row['acceptance']:g} at k = 4 means alpha = {number(row['alpha'])}, so 64 tokens take "
         f"{number(row['rounds_n'])} rounds.",
@@ -130,31 +119,22 @@ def findings(found: list[Row], confirmatory: pd.DataFrame, root: Path | None = N
     """What the arithmetic says, chosen by its outcome; and what the regimes of ``root`` say of its hypothesis."""
     from specdec_lib.report import launches  # which compares with this audit
 
-    off = [abs(row["R_predicted"] / row["R_published"] - 1) for row in found]
+    off = _off(found)
     close = sum(value <= _CLOSE for value in off)
-    how = (
-        "at every context"
-        if close == len(found)
-        else f"at {close} of {len(found)} contexts"
-        if close
-        else "at no context"
-    )
+    how = f"at {close} of {len(found)} contexts" if close else "at no context"
+    how = "at every context" if close == len(found) else how
     inside = [
         text.context_name(row["context_tokens"])
-        for row, given in zip(found, confirmatory.to_dict("records"), strict=True)
-        if given["low"] <= row["R_predicted"] <= given["high"]
+        for row, held in zip(found, _inside(found, confirmatory), strict=True)
+        if held
     ]
     held = (
-        f"It lies inside the published interval at {text.listed(inside)}."
+        f"inside the published interval at {text.listed(inside)}"
         if inside
-        else "It lies outside every published interval."
+        else "outside every published interval"
     )
     c, shares = [row["c_steps"] for row in found], ratios()
-    nearer = (
-        "layers"
-        if abs(sum(c) / len(c) - shares["layers"]) < abs(sum(c) / len(c) - shares["bytes"])
-        else "bytes"
-    )
+    nearer = min(("bytes", "layers"), key=lambda name: abs(sum(c) / len(c) - shares[name]))
     told = (
         "By c alone the draft's cost follows its layers, not its bytes. That is consistent with a **launch-bound** "
         "draft, of which each layer costs its launches, however small it is: a hypothesis, which these tables cannot "
@@ -162,25 +142,20 @@ def findings(found: list[Row], confirmatory: pd.DataFrame, root: Path | None = N
         if nearer == "layers"
         else "By c alone the draft's cost follows its bytes. That is consistent with a draft bound by memory bandwidth."
     )
-    times = [row["ar_step_s"] for row in found]
-    odd = times[-1] < times[0]
-    first, last = (text.context_name(row["context_tokens"]) for row in (found[0], found[-1]))
-    warning = (
-        f" AR is faster at {last} than at {first}, although it has more to read: a warning about validity."
-        if odd
-        else ""
-    )
+    times, warning = [row["ar_step_s"] for row in found], ""
+    if times[-1] < times[0]:
+        first, last = (text.context_name(row["context_tokens"]) for row in (found[0], found[-1]))
+        warning = f" AR is faster at {last} than at {first}, although it has more to read: a warning about "
+        warning += "validity."
     return [
         f"The cost line predicts the published R within {text.percent(_CLOSE, 0)} {how} (off by "
-        f"{text.span(v * 100 for v in off)} %). {held}",
+        f"{text.span(v * 100 for v in off)} %). It lies {held}.",
         f"A draft forward costs c = {text.span(c)} AR steps. The draft has {number(shares['layers'])} of the "
-        f"target's layers and "
-        f"{number(shares['bytes'])} of its bytes. {told}",
+        f"target's layers and {number(shares['bytes'])} of its bytes. {told}",
         f"AR itself takes {text.span((t * 1000 for t in times), 'ms')} per token, "
-        f"{text.span(row['roofline_share'] * 100 for row in found)} % "
-        f"of what {GPU_BYTES_PER_S / 1e9:g} GB/s would allow for {TARGET_STEP_BYTES / 1e9:.2f} GB of "
-        f"weights and "
-        f"{TARGET_KV_BYTES_PER_TOKEN:,} bytes of cache per token.{warning}",
+        f"{text.span(row['roofline_share'] * 100 for row in found)} % of what {GPU_BYTES_PER_S / 1e9:g} GB/s "
+        f"would allow for {TARGET_STEP_BYTES / 1e9:.2f} GB of weights and {TARGET_KV_BYTES_PER_TOKEN:,} "
+        f"bytes of cache per token.{warning}",
     ]
 
 
@@ -191,35 +166,35 @@ def show_fit(root: Path | None = None) -> None:
 
 def fit_sentence(found: list[Row], confirmatory: pd.DataFrame) -> str:
     """At how many contexts the prediction came true: within 5 % of the published R, and inside its interval."""
-    close = [abs(row["R_predicted"] / row["R_published"] - 1) <= _CLOSE for row in found]
-    inside = [
-        given["low"] <= row["R_predicted"] <= given["high"]
-        for row, given in zip(found, confirmatory.to_dict("records"), strict=True)
+    close, inside = [off <= _CLOSE for off in _off(found)], _inside(found, confirmatory)
+    n = len(found)
+    out = [
+        text.context_name(row["context_tokens"]) for row, held in zip(found, inside, strict=True) if not held
     ]
-    n, out = (
-        len(found),
-        [text.context_name(r["context_tokens"]) for r, held in zip(found, inside, strict=True) if not held],
-    )
-    fit = (
-        "the tables fit together"
-        if all(close) and all(inside)
-        else "the tables fit together in part"
-        if any(close) or any(inside)
-        else "the tables do **not** fit together"
-    )
+    fit = "fit together in part" if any(close) or any(inside) else "do **not** fit together"
+    fit = "fit together" if all(close) and all(inside) else fit
     where = f", not at {text.listed(out)}" if out else ""
     return (
         f"The prediction came true within {text.percent(_CLOSE, 0)} at {sum(close)} of "
         f"{text.counted(n, 'context')}, and "
-        f"within the published interval at {sum(inside)} of {n}{where}: {fit}."
+        f"within the published interval at {sum(inside)} of {n}{where}: the tables {fit}."
     )
 
 
-def figure(found: list[Row], confirmatory: pd.DataFrame) -> Figure:
-    """Predicted (hollow) and published (filled, with interval) R, a line per context and case."""
-    import matplotlib.pyplot as plt
+def _off(found: list[Row]) -> list[float]:
+    """How far the predicted R is from the published one, per context."""
+    return [abs(row["R_predicted"] / row["R_published"] - 1) for row in found]
 
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 3.4))
+
+def _inside(found: list[Row], confirmatory: pd.DataFrame) -> list[bool]:
+    """Whether the predicted R lies inside the published interval, per context."""
+    bounds = zip(confirmatory["low"], confirmatory["high"], strict=True)
+    return [low <= row["R_predicted"] <= high for row, (low, high) in zip(found, bounds, strict=True)]
+
+
+def figure(found: list[Row], confirmatory: pd.DataFrame) -> figures.Figure:
+    """Predicted (hollow) and published (filled, with interval) R, a line per context and case."""
+    fig, ax = figures.axes(3.4)
     labels: list[str] = []
     values: list[float] = []
     for key, case, look in (("R", "k = 4", style.AR), ("R_bonus", "all-accept + bonus", style.SPEC)):
@@ -229,22 +204,15 @@ def figure(found: list[Row], confirmatory: pd.DataFrame) -> Figure:
             if key == "R":
                 ax.plot([given["low"], given["high"]], [y, y], color=look.colour, linestyle="-", marker="|")
                 values += [given["low"], given["high"]]
-            first: Any = (
-                {"label": f"published, {case}"}
-                if given["context_tokens"] == found[0]["context_tokens"]
-                else {}
-            )
-            ax.plot(row[f"{key}_published"], y, look.marker, color=look.colour, linestyle="none", **first)
-            predicted: Any = {"label": "predicted"} if y == 0 else {}
-            ax.plot(row[f"{key}_predicted"], y, "x", color=style.INK, markersize=9, linestyle="none",
-                    **predicted)  # fmt: skip
+            first = f"published, {case}" if row is found[0] else None
+            ax.plot(row[f"{key}_published"], y, look.marker, color=look.colour, linestyle="none", label=first)
+            predicted: Any = {"markersize": 9, "linestyle": "none", "label": None if y else "predicted"}
+            ax.plot(row[f"{key}_predicted"], y, "x", color=style.INK, **predicted)
             values += [row[f"{key}_published"], row[f"{key}_predicted"]]
     figures.ratio_axis(ax, values)
     ax.set_yticks(range(len(labels)), labels)
     ax.set_ylim(len(labels) - 0.5, -0.5)
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize=9)
-    fig.tight_layout()
-    return fig
+    return figures.finished(fig, ncols=3)
 
 
 def show_alpha(root: Path | None = None) -> None:

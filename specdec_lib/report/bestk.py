@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from specdec_lib.report import folders, mechanisms, style, text
-from specdec_lib.report.costline import PHASE, log_axis, say_missing
-from specdec_lib.report.figures import WIDTH
+from specdec_lib.report import figures, folders, mechanisms, style, text
+from specdec_lib.report.costline import PHASE
 from specdec_lib.report.style import number
 from specdec_lib.stats import geometric_mean
 from specdec_lib.variants import PHASES
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Table = folders.Table
 
@@ -23,17 +18,14 @@ Table = folders.Table
 def show(root: Path | None = None) -> None:
     """Break-even alpha and best k by the line, and the best k that was found."""
     for one in mechanisms.having(PHASE, root):
-        table = mechanisms.read(one, "break-even.csv", "break-even")
+        table = one.table("break-even.csv", "break-even")
         if one.profile.captured:  # it replays repair-free rounds only, and has no repair to fit
             table = table[table["formulation"] == "repair-free"]
-        style.table(
-            break_even_table(table),
-            caption=f"{one.label}: {one.hardware}. By the cost line, at the mean pass share of the held-out traces.",
-            csv=one.csv("break-even.csv"),
+        caption = (
+            f"{one.label}: {one.hardware}. By the cost line, at the mean pass share of the held-out traces."
         )
-        frame = compared(
-            mechanisms.read(one, "predictions.csv", "predictions"), mechanisms.by_family(one, PHASE)
-        )
+        style.table(break_even_table(table), caption=caption, csv=one.csv("break-even.csv"))
+        frame = compared(one.table("predictions.csv", "predictions"), mechanisms.by_family(one, PHASE))
         if frame.empty:
             continue
         told = sentences(frame)
@@ -42,14 +34,14 @@ def show(root: Path | None = None) -> None:
         caption = (
             f"{one.label}: {one.hardware}. Repair-free with bonus, draft paid for ({label}): geometric means "
             "over "
-            f"{text.listed(text.families(int(n)) for n in frame.groupby('context_tokens', sort=True)['n'].max())}, "
+            f"{text.listed(map(text.families, frame.groupby('context_tokens', sort=True)['n'].max()))}, "
             "medians over repeats; dashed: predicted before. Bars: range over families."
         )
         style.figure(figure(frame), alt="R over k, measured and predicted. " + " ".join(told), caption=caption,
                      csv=one.csv(f"{PHASE}.csv"))  # fmt: skip
         told += two_predictions(table, frame)
         text.say(*mechanisms.conclusions(one, f"**{one.label}.** {' '.join(told)}"))
-    say_missing(root)
+    mechanisms.say_if_unmeasured(PHASE, root)
 
 
 def break_even_table(table: Table) -> Table:
@@ -95,9 +87,8 @@ def sentences(frame: Table) -> list[str]:
     for context, part in frame.groupby("context_tokens", sort=True):
         chosen, found = part.loc[part["predicted"].idxmax()], part.loc[part["measured"].idxmax()]
         start = (
-            f"At {text.context_name(int(context))} the best of k = "
-            f"{text.listed(str(k) for k in part['k'])} is predicted to be {int(chosen['k'])} (R = "
-            f"{number(chosen['predicted'])})"
+            f"At {text.context_name(context)} the best of k = {text.listed(str(k) for k in part['k'])} "
+            f"is predicted to be {int(chosen['k'])} (R = {number(chosen['predicted'])})"
         )
         told.append(
             f"{start}, and it was (R = {number(found['measured'])})."
@@ -127,20 +118,17 @@ def two_predictions(table: Table, frame: Table) -> list[str]:
     ]
 
 
-def figure(frame: Table) -> Figure:
+def figure(frame: Table) -> figures.Figure:
     """R over k: measured with the range of families, predicted dashed, a colour per context."""
-    import matplotlib.pyplot as plt
     from matplotlib.ticker import FixedLocator
 
-    fig, ax = plt.subplots(figsize=(WIDTH, 3.4))
+    fig, ax = figures.axes(3.4)
     groups = list(frame.groupby("context_tokens", sort=True))
     for place, (look, (context, part)) in enumerate(zip(style.SERIES, groups, strict=False)):
-        name, at = text.context_name(int(context)), part["k"] + (place - (len(groups) - 1) / 2) * 0.12
+        name, at = text.context_name(context), part["k"] + (place - (len(groups) - 1) / 2) * 0.12
         # a mean over one family may differ from its own value by a rounding
-        spread = [
-            (part["measured"] - part["low"]).clip(lower=0),
-            (part["high"] - part["measured"]).clip(lower=0),
-        ]
+        ends = (part["measured"] - part["low"], part["high"] - part["measured"])
+        spread = [end.clip(lower=0) for end in ends]
         ax.errorbar(
             at, part["measured"], yerr=spread, color=look.colour, marker=look.marker, linestyle="-", capsize=3,
             label=f"{name} measured",
@@ -148,11 +136,9 @@ def figure(frame: Table) -> Figure:
         ax.plot(
             at, part["predicted"], color=look.colour, linestyle="--", marker="", label=f"{name} predicted"
         )
-    log_axis(ax, "y", [*frame["low"], *frame["high"], *frame["predicted"], 1.0])
+    figures.log_axis(ax, "y", [*frame["low"], *frame["high"], *frame["predicted"], 1.0])
     ax.axhline(1, color=style.INK, linewidth=1.4, linestyle="-", marker="")
     ax.xaxis.set_major_locator(FixedLocator(sorted(set(frame["k"]))))
     ax.set_xlabel("k")
     ax.set_ylabel("R, log scale")
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=9)
-    fig.tight_layout()
-    return fig
+    return figures.finished(fig, ncols=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.report import audit, compare, folders, host, mechanisms, regimes, repeated, text
+from specdec_lib.report import audit, compare, folders, host, mechanisms, regimes, repeated, residuals, text
 from specdec_lib.report.costline import PHASE
 from specdec_lib.report.regimes import Point
 from specdec_lib.report.repeated import NEAR_LAYERS, NEAR_R
@@ -150,9 +150,7 @@ def reference_sentences(root: Path | None = None) -> list[str]:
         if off:
             measured = mechanisms.by_family(one, PHASE)
             cells_n = int((measured["variant"] == REFERENCE).sum())
-            each = text.listed(
-                f"{value * 100:+.1f}\u00a0% at {text.context_name(c)}" for c, value in off.items()
-            )
+            each = text.listed(f"{v * 100:+.1f}\u00a0% at {text.context_name(c)}" for c, v in off.items())
             told.append(
                 f"R of the reference formulation predicted within {text.percent(NEAR_R, 0)} in "
                 f"{one.named}{_of_several(one, root)}: "
@@ -164,10 +162,10 @@ def reference_sentences(root: Path | None = None) -> list[str]:
 
 def reference_residuals(one: folders.Results) -> dict[int, float]:
     """Per context: geometric mean of R measured over that of R predicted, less one, for the reference formulation."""
-    if not all((one.folder / name).is_file() for name in (f"{PHASE}.csv", "predictions.csv")):
+    if not one.has(f"{PHASE}.csv", "predictions.csv"):
         return {}
     keys = ["context_tokens", "family"]
-    predicted = mechanisms.read(one, "predictions.csv", "predictions")
+    predicted = one.table("predictions.csv", "predictions")
     measured = mechanisms.by_family(one, PHASE)
     joined = predicted[predicted["variant"] == REFERENCE][[*keys, "R_predicted"]].merge(
         measured[measured["variant"] == REFERENCE][[*keys, "R"]], on=keys
@@ -187,9 +185,7 @@ def gain_sentences(root: Path | None = None) -> list[str]:
             continue
         rows = sources[one.label].rows
         pays = all(row["verdict"] == "pays" for row in rows)
-        each = text.listed(
-            f"{text.estimate(row)} at {text.context_name(row['context_tokens'])}" for row in rows
-        )
+        each = text.estimates(rows)
         found = [point for point in regimes.points(root) if point.source == one.label]
         why = "" if pays else f" {_why_not(found, root)}"
         had = text.span(row["alpha_median"] for row in rows)
@@ -214,8 +210,7 @@ def _why_not(found: list[Point], root: Path | None) -> str:
         even = "no alpha pays" if at is None else f"break-even is at alpha = {number(at)}"
         parts.append(
             f"at {text.context_name(point.context)} (c = {number(point.c)}, v = {number(point.v)}) {even}, "
-            "the published "
-            f"one is {number(alpha)}{at_best}"
+            f"the published one is {number(alpha)}{at_best}"
         )
     return f"Because, by the cost line: {'; '.join(parts)}."
 
@@ -265,10 +260,6 @@ def line_sentence(root: Path | None = None) -> str:
 
 def residual_of(one: folders.Results) -> float | None:
     """Median |residual| of the folder's cost line on held-out cells; None where it was not tested."""
-    from specdec_lib.predictions import residuals_table
-
-    if not all((one.folder / name).is_file() for name in (f"{PHASE}.csv", "predictions.csv")):
+    if not one.has(f"{PHASE}.csv", "predictions.csv"):
         return None
-    predicted = mechanisms.read(one, "predictions.csv", "predictions")
-    frame: Any = residuals_table(predicted, mechanisms.by_family(one, PHASE))
-    return float(frame["residual"].abs().median())
+    return float(residuals.of_folder(one)["residual"].abs().median())

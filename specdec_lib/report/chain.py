@@ -1,5 +1,4 @@
-"""The synthesis' chain of evidence: one sentence per chapter, from that chapter's data, and the boundary "
-"of it all."""
+"""The synthesis' chain of evidence: a sentence per chapter, from its own data, and the boundary of it all."""
 
 from __future__ import annotations
 
@@ -9,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 
 from specdec_lib.costfit import in_sample_residuals
-from specdec_lib.predictions import residuals_table
 from specdec_lib.report import (
     acceptance,
     compare,
+    costline,
     curve,
     dial,
     flips,
@@ -42,9 +41,7 @@ def show_step(name: str, root: Path | None = None) -> None:
         text.say(*_results(root))
         return
     having = mechanisms.having(name, root)
-    text.say(*(
-        "" if one.quick else f"`{one.label}`: {STEPS[name](one)}" for one in having
-    ))  # fmt: skip
+    text.say(*(f"`{one.label}`: {STEPS[name](one)}" for one in having if not one.quick))
     if not having:
         text.say(mechanisms.missing(name, root)[0])
 
@@ -79,7 +76,7 @@ def factor_told(gain: Table, found: str) -> str:
 
 def acceptance_found(one: folders.Results) -> str:
     """Alpha, and how near the refused tokens were."""
-    proposals = mechanisms.read(one, acceptance.FILE, "proposals")
+    proposals = one.table(acceptance.FILE, "proposals")
     alpha = places.counted_alpha(places.positions(proposals))
     first = acceptance.shares(proposals).set_index("population").loc[acceptance.FIRST]
     return (
@@ -135,7 +132,7 @@ def one_variant(phase: str, *variants: str) -> Callable[[folders.Results], str]:
 def dial_found(one: folders.Results) -> str:
     """Where R reaches 1, by each of the two ways to find it: they are two values of one quantity."""
     cells = mechanisms.by_family(one, dial.PHASE)
-    frame, lines = curve.curve(cells), curve.fitted(one, cells)
+    frame, lines = curve.curve(cells), costline.lines(one)
     by_bits: dict[int, float | None] = {}
     by_line: dict[int, float | None] = {}
     for context, part in frame.groupby("context_tokens", sort=True):
@@ -167,7 +164,7 @@ def formulations(one: folders.Results) -> str:
 
 def numerics(one: folders.Results) -> str:
     """Where a block first differs from a step, and how many choices flip."""
-    table, parts = mechanisms.read(one, "numerics.csv", "numerics"), []
+    table, parts = one.table("numerics.csv", "numerics"), []
     for dtype, part in table.groupby("dtype", sort=False):
         first = part[part["first_to_differ"]]["operation"].value_counts()
         mostly = "mostly " * (len(first) > 1)
@@ -184,10 +181,8 @@ def numerics(one: folders.Results) -> str:
 
 def cost_model(one: folders.Results) -> str:
     """The residual out of sample."""
-    predictions = mechanisms.read(one, "predictions.csv", "predictions")
-    frame = residuals_table(predictions, mechanisms.by_family(one, "cost-model"))
-    inside = in_sample_residuals(mechanisms.read(one, "costs.csv", "costs"))
-    return residuals.verdict_sentences(frame, inside)[0]
+    inside = in_sample_residuals(one.table("costs.csv", "costs"))
+    return residuals.verdict_sentences(residuals.of_folder(one), inside)[0]
 
 
 STEPS: dict[str, Callable[[folders.Results], str]] = {
@@ -265,7 +260,7 @@ def boundary(root: Path | None = None) -> Table:
                 "SpecDec": one.setup,
                 "new tokens": one.profile.new_tokens,
                 "k": one.profile.k,
-                "families": ", ".join(f"{n} at {text.context_name(int(c))}" for c, n in cells.items()),
+                "families": ", ".join(f"{n} at {text.context_name(c)}" for c, n in cells.items()),
             }
         )
     return pd.DataFrame(rows)

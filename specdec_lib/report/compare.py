@@ -46,12 +46,10 @@ class Source:
         counts = text.listed(f"{row['n_in_inference']} of {row['n']}" for row in self.rows)
         interval = "no interval"
         if any(row["low"] == row["low"] for row in self.rows):
-            plan = self.results.design.analysis.interval if self.results else None
-            interval = (
-                f"{text.percent(plan.level, 0)} interval over families ({plan.method})"
-                if plan
-                else "bootstrap interval"
-            )
+            interval = "bootstrap interval"
+            if self.results:
+                plan = self.results.design.analysis.interval
+                interval = f"{text.percent(plan.level, 0)} interval over families ({plan.method})"
         return f"{counts} families in inference, {self.repeats} repeats, {interval}"
 
 
@@ -64,14 +62,16 @@ def sources(
     root: Path | None = None, *, committed_only: bool = False, real_only: bool = False
 ) -> list[Source]:
     """The article, then every measured folder that joins comparisons; ``real_only`` where the text itself counts."""
-    found = [
-        one for one in folders.measured(root, real_only=real_only) if one.committed or not committed_only
+    return [from_article(root)] + [
+        Source(one.label, one.hardware, one.summary, one.runs_csv, one)
+        for one in folders.measured(root, real_only=real_only)
+        if one.committed or not committed_only
     ]
-    ours = [
-        Source(one.label, one.hardware, one.summary, one.csv(f"confirmatory-{one.contexts[0]}.csv"), one)
-        for one in found
-    ]
-    return [from_article(root), *ours]
+
+
+def ours(found: list[Source]) -> list[folders.Results]:
+    """The measured folders of a comparison."""
+    return [source.results for source in found if source.results]
 
 
 def files(found: list[Source]) -> list[str]:
@@ -84,6 +84,12 @@ def contexts(found: list[Source]) -> list[int]:
     return sorted({int(row["context_tokens"]) for source in found for row in source.rows})
 
 
+def by_context(found: list[Source]) -> list[tuple[Source, Row]]:
+    """Every row with its source: contexts ascending, sources in their order."""
+    pairs = [(source, row) for source in found for row in source.rows]
+    return sorted(pairs, key=lambda pair: pair[1]["context_tokens"])
+
+
 def table(
     found: list[Source], columns: dict[str, Callable[[Row], Any]], *, setup: bool = False
 ) -> pd.DataFrame:
@@ -92,13 +98,10 @@ def table(
     ``setup``: say what each source's SpecDec arm does.
     """
     rows = [
-        {"context": text.context_name(context), "source": source.label}
+        {"context": text.context_name(row["context_tokens"]), "source": source.label}
         | {heading: _value(show, row) for heading, show in columns.items()}
         | ({"SpecDec": source.setup} if setup else {})  # last: it is the widest, and may scroll out of sight
-        for context in contexts(found)
-        for source in found
-        for row in source.rows
-        if row["context_tokens"] == context
+        for source, row in by_context(found)
     ]
     return pd.DataFrame(rows, dtype=object)
 
@@ -171,7 +174,7 @@ def prefill_told(source: Source) -> str:
             rows.append(row)
     if not rows:
         return ""
-    each = text.listed(f"{text.estimate(row)} at {text.context_name(row['context_tokens'])}" for row in rows)
+    each = text.estimates(rows)
     return (
         f"With the prefill of both models counted, for {source.results.profile.new_tokens} new tokens, it "
         f"**{text.verdict_overview(rows, '')}**: R_GM is {each}."
@@ -198,14 +201,8 @@ def agreement(found: list[Source]) -> str:
         rows = [r for r in source.rows if r["verdict"] != "no interval" and r["context_tokens"] in article]
         kinds: dict[str, list[str]] = {"same": [], "open": [], "other": []}
         for r in rows:
-            known = article[r["context_tokens"]]
-            kind = (
-                "same"
-                if r["verdict"] == known
-                else "open"
-                if "undecided" in (r["verdict"], known)
-                else "other"
-            )
+            ours, theirs = r["verdict"], article[r["context_tokens"]]
+            kind = "same" if ours == theirs else "open" if "undecided" in (ours, theirs) else "other"
             kinds[kind].append(text.context_name(r["context_tokens"]))
         if kinds["same"]:
             lines.append(
@@ -265,11 +262,8 @@ def _with_all(source: Source) -> str:
     assert source.results is not None
     table: Any = sensitivity_table(source.results.families, source.results.design)
     main = {row["context_tokens"]: row["verdict"] for row in source.rows}
-    rows = [
-        row
-        for row in table[table["variant"] == "all cells"].to_dict("records")
-        if row["verdict"] != "no interval"
-    ]
+    judged = table[(table["variant"] == "all cells") & (table["verdict"] != "no interval")]
+    rows = judged.to_dict("records")
     other = [row for row in rows if main[row["context_tokens"]] not in (row["verdict"], "no interval")]
     bare = [row for row in rows if main[row["context_tokens"]] == "no interval"]
     told = [f"With all cells R_GM is {_each(other)}: what was left out matters there."] if other else []

@@ -12,9 +12,7 @@ def absent(one: folders.Results) -> dict[str, list[str]]:
     from specdec_lib.pipeline.table import steps
 
     wanted = {step.name: [promise.path for promise in step.promises] for step in steps(one.profile)}
-    found = {
-        name: [file for file in files if not (one.folder / file).is_file()] for name, files in wanted.items()
-    }
+    found = {name: [file for file in files if not one.has(file)] for name, files in wanted.items()}
     return {name: files for name, files in found.items() if files}
 
 

@@ -36,9 +36,8 @@ def traffic(runs: folders.Table) -> folders.Table:
     chosen: Any = runs[runs["variant"].isin([DEVICE, NAIVE])]
     rows = []
     for row in chosen.to_dict("records"):
-        expected = expected_traffic(
-            row["variant"], row["proposed_tokens"], row["accepted_tokens"], row["rounds_n"]
-        )
+        counts = (row[name] for name in ("variant", "proposed_tokens", "accepted_tokens", "rounds_n"))
+        expected = expected_traffic(*counts)
         rows.append(row | {"as_expected": all(row[name] == value for name, value in expected.items())})
     return pd.DataFrame(rows)
 
@@ -61,11 +60,9 @@ def show_prediction(root: Path | None = None) -> None:
 def show_finding(root: Path | None = None) -> None:
     """Counts and time, each held against its prediction."""
     for one in mechanisms.having(PHASE, root):
-        runs = traffic(mechanisms.read(one, f"{PHASE}.csv", "mechanism"))
-        text.say(
-            counts_sentence(one, runs, mechanisms.by_variant(one, PHASE)),
-            latency_sentence(one, latency(one), root),
-        )
+        runs = traffic(one.table(f"{PHASE}.csv", "mechanism"))
+        counts = counts_sentence(one, runs, mechanisms.by_variant(one, PHASE))
+        text.say(counts, latency_sentence(one, latency(one), root))
     mechanisms.say_if_unmeasured(PHASE, root)
 
 
@@ -74,9 +71,8 @@ def show_counts(root: Path | None = None) -> None:
     if found := mechanisms.having(PHASE, root):
         each = " ".join(map(_caption, found))
         caption = f"Medians over families. Published: {published.HARDWARE}. {each}"
-        style.table(
-            counts_table(found, root), caption=caption, csv=[one.csv(f"{PHASE}.csv") for one in found]
-        )
+        csv = [one.csv(f"{PHASE}.csv") for one in found]
+        style.table(counts_table(found, root), caption=caption, csv=csv)
     mechanisms.say_if_unmeasured(PHASE, root)
 
 
@@ -86,32 +82,19 @@ def _caption(one: folders.Results) -> str:
 
 def counts_table(found: list[folders.Results], root: Path | None = None) -> pd.DataFrame:
     """The published before and after, and both variants of every folder."""
-    rows: list[dict[str, Any]] = [
-        {
-            "source": published.LABEL,
-            "variant": {"before": NAIVE, "after": DEVICE}[when],
-            "context": "all",
-            "reads per round": given("syncs_per_round_" + when, root),
-            "token copies per round": given("token_copies_" + when, root),
-            "bytes per round": "not stated",
-        }
-        for when in ("before", "after")
-    ]
+    counted = ("reads per round", "token copies per round", "bytes per round")
+    rows = []
+    for when, variant in (("before", NAIVE), ("after", DEVICE)):
+        theirs = (given(f"{name}_{when}", root) for name in ("syncs_per_round", "token_copies"))
+        rows.append((published.LABEL, variant, "all", *theirs, "not stated"))
     for one in found:
         frame = mechanisms.by_variant(one, PHASE)
         for variant in (NAIVE, DEVICE):
             for row in frame[frame["variant"] == variant].to_dict("records"):
-                rows.append(
-                    {
-                        "source": one.label,
-                        "variant": mechanisms.labelled(variant, row["label"]),
-                        "context": text.context_name(row["context"]),
-                        "reads per round": number(row["reads_per_round"]),
-                        "token copies per round": number(row["copies_per_round"]),
-                        "bytes per round": number(row["bytes_per_round"]),
-                    }
-                )
-    return pd.DataFrame(rows, dtype=object)
+                ours = (number(row[f"{name}_per_round"]) for name in ("reads", "copies", "bytes"))
+                name, context = mechanisms.labelled(variant, row["label"]), text.context_name(row["context"])
+                rows.append((one.label, name, context, *ours))
+    return pd.DataFrame(rows, columns=["source", "variant", "context", *counted], dtype=object)
 
 
 def given(quantity: str, root: Path | None = None) -> str:
@@ -125,10 +108,8 @@ def counts_sentence(one: folders.Results, runs: folders.Table, frame: folders.Ta
     right, n = int(runs["as_expected"].sum()), len(runs)
     told = f"all {number(n)} runs" if right == n else f"**only {number(right)} of {number(n)} runs**"
     naive, device = (frame[frame["variant"] == v] for v in (NAIVE, DEVICE))
-    reads, copies = (
-        f"{text.span(naive[name])} to {text.span(device[name])}"
-        for name in ("reads_per_round", "copies_per_round")
-    )
+    shown = ("reads_per_round", "copies_per_round")
+    reads, copies = (f"{text.span(naive[name])} to {text.span(device[name])}" for name in shown)
     kept = bool((device["reads_per_round"] <= 1).all() and (device["copies_per_round"] == 0).all())
     return (
         f"In {one.named} {told} counted exactly the predicted reads, copies and bytes. Reads per round go from "
@@ -142,11 +123,12 @@ def show_latency(root: Path | None = None) -> None:
     if found := [one for one in mechanisms.having(PHASE, root) if one.cuda]:
         each = " ".join(map(_caption, found))
         caption = f"Device-side against naive, the same cells. Published: {published.HARDWARE}. {each}"
-        style.table(
-            latency_table(found, root), caption=caption, csv=[one.csv(f"{PHASE}.csv") for one in found]
-        )
+        csv = [one.csv(f"{PHASE}.csv") for one in found]
+        style.table(latency_table(found, root), caption=caption, csv=csv)
     else:
-        text.say(text.not_measured(f"{PHASE} on a GPU", f"make runs PROFILE={_gpu_profile(root)}"))
+        profiles = folders.read_design(root).profiles.items()
+        names = (name for name, entry in profiles if entry.device == "cuda" and PHASE in entry.phases)
+        text.say(text.not_measured(f"{PHASE} on a GPU", f"make runs PROFILE={next(names, 'qwen-8gb')}"))
 
 
 def latency_table(found: list[folders.Results], root: Path | None = None) -> pd.DataFrame:
@@ -169,14 +151,6 @@ def _published_change(root: Path | None) -> list[float | None]:
     return [mechanisms.published_value(PHASE, f"latency_change_{end}", None, root) for end in ("max", "min")]
 
 
-def _gpu_profile(root: Path | None) -> str:
-    """The profile with which a reader measures the phase on a GPU."""
-    profiles = folders.read_design(root).profiles
-    return next(
-        (n for n, entry in profiles.items() if entry.device == "cuda" and PHASE in entry.phases), "qwen-8gb"
-    )
-
-
 def latency(one: folders.Results) -> folders.Table:
     """Per context the relative change of the decode time, device-side against naive: ``change, low, high``."""
     saved = mechanisms.gain(one, PHASE, DEVICE, NAIVE)
@@ -186,9 +160,8 @@ def latency(one: folders.Results) -> folders.Table:
 
 def changes(row: dict[str, Any]) -> str:
     """ "-4.5 % to -3.8 %", or "none"."""
-    if row["change_low"] != row["change_low"]:
-        return "none"
-    return f"{text.percent(row['change_low'])} to {text.percent(row['change_high'])}"
+    low, high = row["change_low"], row["change_high"]
+    return "none" if pd.isna(low) else f"{text.percent(low)} to {text.percent(high)}"
 
 
 def latency_sentence(one: folders.Results, saved: folders.Table, root: Path | None = None) -> str:
@@ -219,9 +192,8 @@ def latency_sentence(one: folders.Results, saved: folders.Table, root: Path | No
         )
     faster = [text.context_name(c) for c in bounded[bounded["change_high"] < 0]["context"]]
     slower = [text.context_name(c) for c in bounded[bounded["change_low"] > 0]["context"]]
-    moved = [f"faster at {text.listed(faster)}"] * bool(faster) + [f"slower at {text.listed(slower)}"] * bool(
-        slower
-    )
+    sides = {"faster": faster, "slower": slower}
+    moved = [f"{side} at {text.listed(names)}" for side, names in sides.items() if names]
     where = text.listed(text.context_name(c) for c in bounded["context"])
     found = f"is {text.listed(moved)}" if moved else f"makes no difference that the interval at {where} shows"
     held = "holds" if faster and not slower else "**does not hold**"

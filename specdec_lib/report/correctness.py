@@ -14,11 +14,6 @@ FILE = "correctness.csv"
 LAYERS = {"algorithmic": "tokens,", "numerical": "logits,", "margin": "margin", "application": "application"}
 
 
-def find(root: Path | None = None) -> folders.Results | None:
-    """The folder whose correctness table the page shows."""
-    return folders.first_with(FILE, root)
-
-
 def show_layer(layer: str, root: Path | None = None) -> None:
     """One layer's checks: how many ran, how many passed, the worst value beside its limit."""
     having = [(one, frame) for one in folders.all_with(FILE, root) if len(frame := layer_table(one, layer))]
@@ -128,16 +123,11 @@ def show_equality(root: Path | None = None) -> None:
     found = compare.sources(root, real_only=True)
     caption = "Families whose SpecDec tokens are identical to AR's, in the timed runs."
     style.table(compare.table(found, flips.EQUALITY), caption=caption, csv=compare.files(found))
-    measured = [source.results for source in found if source.results]
-    if not measured:
+    if not compare.ours(found):
         text.say(text.not_measured("token equality of the timed runs"))
-    for one in measured:
+    for one in compare.ours(found):
         text.say(equality_sentence(one))
-        style.table(
-            divergence(one),
-            caption=f"{one.label}: {one.hardware}.",
-            csv=one.csv(f"confirmatory-{one.contexts[0]}.csv"),
-        )
+        style.table(divergence(one), caption=f"{one.label}: {one.hardware}.", csv=one.runs_csv)
 
 
 def divergence(one: folders.Results) -> pd.DataFrame:
@@ -145,22 +135,12 @@ def divergence(one: folders.Results) -> pd.DataFrame:
     cells: Any = one.families
     rows = []
     for family, part in cells.groupby("family", sort=False):
-        shown = {
-            text.context_name(int(row["context_tokens"])): "identical"
-            if row["identical"]
-            else f"token {int(row['first_divergence_tokens']) + 1}"
-            if row["first_divergence_tokens"] == row["first_divergence_tokens"]
-            and row["first_divergence_tokens"] is not pd.NA
-            else "not repeatable"
-            for row in part.to_dict("records")
-        }
-        rows.append(
-            {
-                "family": family,
-                **shown,
-                "4-grams repeated": text.percent(float(part["repeated_ngram_share"].median()), 0),
-            }
-        )
+        row = {"family": family}
+        for cell in part.to_dict("records"):
+            at = cell["first_divergence_tokens"]
+            other = "not repeatable" if pd.isna(at) else f"token {int(at) + 1}"
+            row[text.context_name(cell["context_tokens"])] = "identical" if cell["identical"] else other
+        rows.append(row | {"4-grams repeated": text.percent(float(part["repeated_ngram_share"].median()), 0)})
     return pd.DataFrame(rows).fillna("not measured")
 
 
@@ -172,23 +152,17 @@ def equality_sentence(one: folders.Results) -> str:
     cells = len(one.families)
     identical, repeat = int(table["identical_n"].sum()), int(table["deterministic_n"].sum())
     ended = int(one.families["natural_end"].sum())
-    alone = (
-        "Each arm alone repeats its tokens in every cell"
-        if repeat == cells
-        else f"Each arm alone repeats its tokens in {repeat} of {cells} cells"
+    alone = "every cell" if repeat == cells else f"{repeat} of {cells} cells"
+    ends = f"{ended} outputs" if ended else "no output"
+    return (
+        f"**{one.label}.** {identical} of {cells} cells are token-identical in both arms. Each arm alone "
+        f"repeats its tokens in {alone}; {ends} would have ended within the measured tokens."
     )
-    ends = (
-        "no output would have ended within the measured tokens"
-        if not ended
-        else f"{ended} outputs would have ended within the measured tokens"
-    )
-    return f"**{one.label}.** {identical} of {cells} cells are token-identical in both arms. {alone}; {ends}."
 
 
 def show_application(root: Path | None = None) -> None:
     """The application layer, where the table has it."""
-    one = find(root)
-    if one is None or not any(len(layer_table(each, "application")) for each in folders.all_with(FILE, root)):
+    if any(len(layer_table(one, "application")) for one in folders.all_with(FILE, root)):
+        show_layer("application", root)
+    else:
         text.say("**Not measured.** No correctness table here holds a check of the final text.")
-        return
-    show_layer("application", root)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -15,16 +15,11 @@ from specdec_lib.guesses import draft_costs
 from specdec_lib.report import figures, folders, mechanisms, style, text
 from specdec_lib.report.style import number
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 Table = folders.Table
 PHASE, FIT = "cost-model", "cost-fit.csv"
 _STEADY = 0.1  # two measurements of one AR step that differ by more are told
 _APART = 0.05  # shares of layers and of bytes nearer than this tell nothing
 CLEARLY = 0.2  # the nearer of two guesses must be nearer by this share of the farther one's distance
-_TICKS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
 @dataclass(frozen=True)
@@ -74,31 +69,35 @@ def line_at(fit: Table, context: int) -> Line:
     )  # fmt: skip
 
 
+def lines(one: folders.Results) -> dict[int, Line]:
+    """The fitted line of every context; none where the folder has no fit."""
+    if not one.has(FIT):
+        return {}
+    fit = one.table(FIT, "cost-fit")
+    return {int(context): line_at(fit, int(context)) for context in fit["context_tokens"].unique()}
+
+
 def show(root: Path | None = None) -> None:
     """Every component with its interval, and what it says."""
     for one in mechanisms.having(PHASE, root):
-        fit = mechanisms.read(one, FIT, "cost-fit")
+        fit = one.table(FIT, "cost-fit")
         caption = (
             f"{one.label}: {one.hardware}, pair {one.profile.pair}. In AR steps; means over "
-            f"{text.families(int(fit['families_n'].max()))} of development texts, each fitted alone"
+            f"{text.families(fit['families_n'].max())} of development texts, each fitted alone"
             f"{'; brackets: 95 % t interval' if bool(fit['steps_low'].notna().any()) else ', too few for an interval'}."
         )
         caption += between_sentence(one)
         style.table(fit_table(fit), caption=caption, csv=one.csv(FIT))
         style.use_style()
         told = fit_sentences(fit, one.profile.k)
-        style.figure(
-            fit_figure(fit),
-            alt="Cost of a verification over k. " + told[0],
-            caption=caption,
-            csv=one.csv(FIT),
-        )
+        alt = "Cost of a verification over k. " + told[0]
+        style.figure(fit_figure(fit), alt=alt, caption=caption, csv=one.csv(FIT))
         text.say(
             *mechanisms.conclusions(
                 one, f"**{one.label}.** {told[0]}", *step_sentence(one, fit), *ratio_sentence(one, fit)
             )
         )
-    say_missing(root)
+    mechanisms.say_if_unmeasured(PHASE, root)
 
 
 def step_sentence(one: folders.Results, fit: Table) -> list[str]:
@@ -122,9 +121,9 @@ def step_sentence(one: folders.Results, fit: Table) -> list[str]:
 
 def between_sentence(one: folders.Results) -> str:
     """Which verifications no run was made of: their cost is drawn between those of their neighbours."""
-    if not (one.folder / "costs.csv").is_file():
+    if not one.has("costs.csv"):
         return ""
-    costs = mechanisms.read(one, "costs.csv", "costs")
+    costs = one.table("costs.csv", "costs")
     timed = {int(k) for k in costs[costs["formulation"] == "repair-free"]["k"].dropna()}
     between = [k for k in range(1, max(timed, default=0)) if k not in timed]
     if not between:
@@ -139,20 +138,18 @@ def fit_table(fit: Table) -> Table:
     columns: dict[str, dict[str, str]] = {}
     for context, here in fit.groupby("context_tokens", sort=True):
         beyond = " (extrapolated)" if here["extrapolated"].any() else ""
-        column = columns.setdefault(f"{text.context_name(int(context))}{beyond}", {})
+        column = columns.setdefault(f"{text.context_name(context)}{beyond}", {})
         for row in here.to_dict("records"):
-            if row["component"] == "repair" and not row["steps"]:
+            name = str(row["component"])
+            if name == "repair" and not row["steps"]:
                 column[symbols["repair"]] = "not fitted: no repair"
-            elif row["component"] == "ar step":
+            elif name == "ar step":
                 column["AR step, ms"] = _bracketed(row, "cost", "_s", 1e3)
-            elif row["component"] == "verification":
+            elif name == "verification":
                 column[f"C_verify({row['k']}), {row['k'] + 1} rows"] = _bracketed(row, "steps", "", 1)
             else:
-                column[symbols.get(str(row["component"]), str(row["component"]))] = _bracketed(
-                    row, "steps", "", 1
-                )
-    frame = pd.DataFrame(columns)
-    return frame.rename_axis("component").reset_index()
+                column[symbols.get(name, name)] = _bracketed(row, "steps", "", 1)
+    return pd.DataFrame(columns).rename_axis("component").reset_index()
 
 
 def fit_sentences(fit: Table, k: int) -> list[str]:
@@ -168,10 +165,8 @@ def fit_sentences(fit: Table, k: int) -> list[str]:
             f"{number(parts['verification'])} for the verification and {number(line.overhead)} of "
             f"overhead, in sum {number(sum(parts.values()))}"
         )
-    same = len(set(largest)) == 1
-    told = f"The largest part is {largest[0]}" + (
-        " at every context." if same else ", but not at every context."
-    )
+    where = " at every context" if len(set(largest)) == 1 else ", but not at every context"
+    told = f"The largest part is {largest[0]}{where}."
     return [
         f"A repair-free round of k = {k} costs, in AR steps: {'; '.join(costs)}. It yields at most "
         f"{k + 1} tokens with the bonus. {told}"
@@ -195,10 +190,8 @@ def ratio_sentence(one: folders.Results, fit: Table) -> list[str]:
 
 def c_follows(c: list[float], layers: float, shares: list[float]) -> str:
     """Which share c is nearer to, of the layers or of the bytes, and that it is c alone that was compared."""
-    off = {
-        "layers": sum(abs(v - layers) for v in c),
-        "bytes": sum(abs(v - s) for v, s in zip(c, shares, strict=True)),
-    }
+    by_bytes = sum(abs(v - s) for v, s in zip(c, shares, strict=True))
+    off = {"layers": sum(abs(v - layers) for v in c), "bytes": by_bytes}
     nearer, farther = sorted(off, key=lambda name: off[name])
     if max(abs(layers - share) for share in shares) < _APART:
         return "the two are too near to each other to tell what c follows"
@@ -209,16 +202,14 @@ def c_follows(c: list[float], layers: float, shares: list[float]) -> str:
     return f"c alone lies {where}, and the data do not tell which it follows"
 
 
-def fit_figure(fit: Table) -> Figure:
+def fit_figure(fit: Table) -> figures.Figure:
     """Verification over k with its interval, and the draft's k forwards, a colour per context."""
-    import matplotlib.pyplot as plt
-
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 3.4))
+    fig, ax = figures.axes(3.4)
     for look, (context, here) in zip(style.SERIES, fit.groupby("context_tokens", sort=True), strict=False):
         blocks = here[here["component"] == "verification"]
         k, steps = blocks["k"].astype(float), blocks["steps"]
         spread = [steps - blocks["steps_low"].fillna(steps), blocks["steps_high"].fillna(steps) - steps]
-        name = text.context_name(int(context))
+        name = text.context_name(context)
         ax.errorbar(k, steps, yerr=spread, color=look.colour, marker=look.marker, linestyle="-", capsize=3,
                     label=f"{name}: verification of k + 1 rows")  # fmt: skip
         c = _steps(here, "draft forward")
@@ -226,22 +217,7 @@ def fit_figure(fit: Table) -> Figure:
     ax.set_ylim(bottom=0)
     ax.set_xlabel("k")
     ax.set_ylabel("cost in AR steps")
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=9)
-    fig.tight_layout()
-    return fig
-
-
-def log_axis(ax: Axes, which: str, values: list[float]) -> None:
-    """Axis "x" or "y" on a log scale around ``values``, with plain numbers at its ticks."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    low, high = min(values) / 1.08, max(values) * 1.08
-    getattr(ax, f"set_{which}scale")("log")
-    getattr(ax, f"set_{which}lim")(low, high)
-    axis = getattr(ax, f"{which}axis")
-    axis.set_major_locator(FixedLocator([tick for tick in _TICKS if low <= tick <= high]))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g}"))
+    return figures.finished(fig, ncols=2)
 
 
 def _steps(here: Table, component: str) -> float:
@@ -252,9 +228,3 @@ def _bracketed(row: dict[str, Any], name: str, unit: str, scale: float) -> str:
     value, low, high = (row[f"{name}{end}{unit}"] for end in ("", "_low", "_high"))
     told = number(value * scale)
     return told if pd.isna(low) else f"{told} [{number(low * scale)}, {number(high * scale)}]"
-
-
-def say_missing(root: Path | None) -> None:
-    """How to measure the phase, where no folder has it."""
-    if not mechanisms.having(PHASE, root):
-        text.say(*mechanisms.missing(PHASE, root))

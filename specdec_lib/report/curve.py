@@ -9,23 +9,14 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.costmodel import counts_from_trace
-from specdec_lib.report import folders, mechanisms, text
-from specdec_lib.report.costline import FIT, Line, line_at
+from specdec_lib.report import folders, text
+from specdec_lib.report.costline import Line
 from specdec_lib.report.style import number
 from specdec_lib.stats import geometric_mean
 from specdec_lib.variants import passes_of, resolved
 
 Table = folders.Table
 PHASE = "dial"
-
-
-def fitted(one: folders.Results, cells: Table) -> dict[int, Line]:
-    """The cost line per context, where the folder has one."""
-    if not (one.folder / FIT).is_file():
-        return {}
-    fit = mechanisms.read(one, FIT, "cost-fit")
-    known = set(fit["context_tokens"])
-    return {int(c): line_at(fit, int(c)) for c in cells["context_tokens"].unique() if c in known}
 
 
 def curve(cells: Table) -> Table:
@@ -132,9 +123,11 @@ def crossing_sentences(frame: Table, lines: dict[int, Line], new_tokens: int) ->
     """Per context: where R crosses 1, measured and predicted; and how far the line is from the points."""
     sentences = []
     for context, part in frame.groupby("context_tokens", sort=True):
-        line, over = lines.get(int(context)), text.families(int(part["n"].max()))
+        line, over = lines.get(int(context)), text.families(part["n"].max())
         found = crossing(list(part["alpha"]), list(part["R_GM"]))
-        words = f"At {text.context_name(int(context))} {_where(found, part)} (synthetic, {engine_of(part)}, {over})."
+        words = (
+            f"At {text.context_name(context)} {_where(found, part)} (synthetic, {engine_of(part)}, {over})."
+        )
         if line:
             at = break_even(part, line, new_tokens)
             off = [abs(row["R_GM"] / predicted(row, line, new_tokens) - 1) for row in part.to_dict("records")]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pandas as pd
 
-from specdec_lib.report import folders, mechanisms, style, text
-from specdec_lib.report.costline import Line, log_axis
+from specdec_lib.report import costline, figures, folders, mechanisms, style, text
+from specdec_lib.report.costline import Line
 from specdec_lib.report.curve import (
     PHASE,
     bits_sentence,
@@ -16,14 +16,9 @@ from specdec_lib.report.curve import (
     crossing_sentences,
     curve,
     engine_of,
-    fitted,
     predicted,
 )
-from specdec_lib.report.figures import WIDTH
 from specdec_lib.report.style import number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Table = folders.Table
 _FINE = 41  # points of the predicted curve
@@ -33,35 +28,29 @@ def show_curve(root: Path | None = None) -> None:
     """One figure per folder and context, the table of all, and where R crosses 1."""
     for one in mechanisms.having(PHASE, root):
         cells = mechanisms.by_family(one, PHASE)
-        lines = fitted(one, cells)
-        frame, n = curve(cells), one.profile.new_tokens
-        bits = by_bits(cells, lines, n)
+        lines, frame, n = costline.lines(one), curve(cells), one.profile.new_tokens
+        bits, csv = by_bits(cells, lines, n), one.csv(f"{PHASE}.csv")
         style.use_style()
         told = crossing_sentences(frame, lines, n)
         for context, part in frame.groupby("context_tokens", sort=True):
             here = cells[cells["context_tokens"] == context]
-            name = text.context_name(int(context))
+            name = text.context_name(context)
             caption = (
                 f"{one.label}: {one.hardware}, pair {one.profile.pair}. {name} tokens, {engine_of(part)}, "
                 f"k = {one.profile.k}, imposed acceptance (synthetic), draft forwards paid. "
-                f"Faint: each of {text.families(int(part['n'].max()))}; medians over "
+                f"Faint: each of {text.families(part['n'].max())}; medians over "
                 f"{text.counted(int(here['repeats_n'].max()), 'repeat')}; strong: {_spread(part)}."
             )
             values = "; ".join(f"{row['alpha']:g}: {number(row['R_GM'])}" for row in part.to_dict("records"))
             alt = f"R over imposed alpha at {name} (synthetic). Alpha and R: {values}."
             line = lines.get(int(context))
-            style.figure(
-                figure(here, part, line, bits, n), alt=alt, caption=caption, csv=one.csv(f"{PHASE}.csv")
-            )
-        style.table(
-            curve_table(frame, lines, bits, n),
-            caption=(
-                f"{one.label}: {one.hardware}, pair {one.profile.pair}. {engine_of(frame).capitalize()}, "
-                f"k = {one.profile.k}. Imposed alpha (synthetic), {_spread(frame)}; "
-                f"predicted: the cost line, exact for {n} tokens."
-            ),
-            csv=one.csv(f"{PHASE}.csv"),
+            style.figure(figure(here, part, line, bits, n), alt=alt, caption=caption, csv=csv)
+        caption = (
+            f"{one.label}: {one.hardware}, pair {one.profile.pair}. {engine_of(frame).capitalize()}, "
+            f"k = {one.profile.k}. Imposed alpha (synthetic), {_spread(frame)}; "
+            f"predicted: the cost line, exact for {n} tokens."
         )
+        style.table(curve_table(frame, lines, bits, n), caption=caption, csv=csv)
         text.say(*_of(one, [*told, bits_sentence(frame, bits)]))
     text.say(*mechanisms.missing(PHASE, root))
 
@@ -70,10 +59,9 @@ def show_crossing(root: Path | None = None) -> None:
     """Only where R crosses 1, for the chapter on the cost line."""
     for one in mechanisms.having(PHASE, root):
         cells = mechanisms.by_family(one, PHASE)
-        told = crossing_sentences(curve(cells), fitted(one, cells), one.profile.new_tokens)
+        told = crossing_sentences(curve(cells), costline.lines(one), one.profile.new_tokens)
         text.say(*_of(one, told))
-    if not mechanisms.having(PHASE, root):
-        text.say(*mechanisms.missing(PHASE, root))
+    mechanisms.say_if_unmeasured(PHASE, root)
 
 
 def _spread(part: Table) -> str:
@@ -112,32 +100,16 @@ def curve_table(
 
 def figure(
     cells: Table, part: Table, line: Line | None, bits: dict[tuple[int, float], float], new_tokens: int
-) -> Figure:
+) -> figures.Figure:
     """Families faint, the geometric mean strong, the line's curve dashed, crosses for the bits drawn, and R = 1."""
-    import matplotlib.pyplot as plt
-
-    fig, ax = plt.subplots(figsize=(WIDTH, 3.6))
+    fig, ax = figures.axes(3.6)
     imposed = cells[cells["setting"].notna()]
     for _, family in imposed.groupby("family", sort=False):
         points = family.sort_values("setting")
-        ax.plot(
-            points["setting"],
-            points["R"],
-            color=style.MUTED,
-            alpha=0.4,
-            linewidth=1.0,
-            linestyle="-",
-            marker="",
-        )
-    look = style.SPEC
-    ax.plot(
-        part["alpha"],
-        part["R_GM"],
-        color=look.colour,
-        marker=look.marker,
-        linestyle="-",
-        label="measured (synthetic)",
-    )
+        faint: Any = {"color": style.MUTED, "alpha": 0.4, "linewidth": 1.0, "linestyle": "-", "marker": ""}
+        ax.plot(points["setting"], points["R"], **faint)
+    strong: Any = {"color": style.SPEC.colour, "marker": style.SPEC.marker, "linestyle": "-"}
+    ax.plot(part["alpha"], part["R_GM"], label="measured (synthetic)", **strong)
     values = [*imposed["R"], 1.0]
     if line:
         grid = [i / (_FINE - 1) for i in range(_FINE)]
@@ -151,10 +123,8 @@ def figure(
             linestyle="none", label="cost line, the bits drawn",
         )  # fmt: skip
         values += [R for _, R in known]
-    log_axis(ax, "y", values)
+    figures.log_axis(ax, "y", values)
     ax.axhline(1, color=style.INK, linewidth=1.4, linestyle="-", marker="")
     ax.set_xlabel("imposed alpha")
     ax.set_ylabel("R, log scale")
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=9)
-    fig.tight_layout()
-    return fig
+    return figures.finished(fig, ncols=2)

@@ -12,7 +12,6 @@ def show() -> None:
     """Every column of every table, from the schemas."""
     for name, part in data_dictionary().groupby("table", sort=False):
         text.say(f"**{name}.** {schema(str(name)).description}")
-        frame = part.drop(columns="table").assign(
-            **{"may be empty": ["yes" if null else "" for null in part["may be empty"]]}
-        )
-        style.table(pd.DataFrame(frame[["column", "meaning", "type", "unit", "allowed", "may be empty"]]))
+        empty = ["yes" if null else "" for null in part["may be empty"]]
+        frame = part[["column", "meaning", "type", "unit", "allowed"]].assign(**{"may be empty": empty})
+        style.table(pd.DataFrame(frame))

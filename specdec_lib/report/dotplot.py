@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from specdec_lib.report import figures, folders, style, text
 from specdec_lib.report.phases import published_frame
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Ticks of a wide axis: the usual ones would touch.
 _BESIDE = 0.45  # of the distance between two contexts
@@ -22,9 +19,8 @@ def labelled(variant: str, label: str) -> str:
     return f"{variant} ({label})"
 
 
-def dots(cells: folders.Table, frame: folders.Table, given: pd.DataFrame | None = None) -> Figure:
+def dots(cells: folders.Table, frame: folders.Table, given: pd.DataFrame | None = None) -> figures.Figure:
     """Variants on y, R on a log x axis: families faint, R_GM filled with its interval, published R as a cross."""
-    import matplotlib.pyplot as plt
     from matplotlib.ticker import FixedLocator
 
     others: Any = published_frame({}) if given is None else given
@@ -33,9 +29,7 @@ def dots(cells: folders.Table, frame: folders.Table, given: pd.DataFrame | None 
     others = others[others["context"].isin(lengths)]
     labels |= {name: name for name in others["variant"] if name not in labels}
     names, step = list(labels), 0.8 / len(lengths)
-    fig, ax = plt.subplots(
-        figsize=(figures.WIDTH, 1.5 + len(names) * (0.14 + (0.24 if len(others) else 0.17) * len(lengths)))
-    )
+    fig, ax = figures.axes(1.5 + len(names) * (0.14 + (0.24 if len(others) else 0.17) * len(lengths)))
     values: list[float] = []
     for index, context in enumerate(lengths):
         look, shift = style.SERIES[index % len(style.SERIES)], (index - (len(lengths) - 1) / 2) * step
@@ -69,6 +63,4 @@ def dots(cells: folders.Table, frame: folders.Table, given: pd.DataFrame | None 
     ax.set_ylim(len(names) - 0.5, -0.5)
     for edge in range(1, len(names)):
         ax.axhline(edge - 0.5, color=style.GRID, linewidth=0.8, linestyle="-", marker="")
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=9)
-    fig.tight_layout()
-    return fig
+    return figures.finished(fig, ncols=4)

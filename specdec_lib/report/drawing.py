@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specdec_lib.report import figures, style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Round = dict[str, Any]  # as specdec_lib.trace.watch_rounds gives it, with decoded tokens under "<key>_text"
 _TAKEN = "#00664b"
 
 
-def figure(seen: Round) -> Figure:
+def figure(seen: Round) -> figures.Figure:
     """Upper line: the target's block. Lower line: each row's choice, with an arrow to what it checks."""
-    import matplotlib.pyplot as plt
-
     waiting, k = len(seen["pending"]), len(seen["proposals"])
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 3.3))
+    fig, ax = figures.axes(3.3)
     first = (seen["pending_text"][-1], "last committed") if waiting else ("...", "before the round")
     upper = [first, *((token, f"d{i}") for i, token in enumerate(seen["proposals_text"], start=1))]
     for x, (token, label) in enumerate(upper):
@@ -42,15 +37,8 @@ def figure(seen: Round) -> Figure:
                 },
             )  # fmt: skip
             mark = {"accepted": "=", "rejected: replaced": "≠"}.get(result, "")
-            ax.text(
-                index + 0.36,
-                0.52,
-                mark,
-                va="center",
-                color=colour,
-                fontweight="bold",
-                **below | {"fontsize": 13},
-            )
+            bold: Any = below | {"fontsize": 13, "fontweight": "bold", "va": "center"}
+            ax.text(index + 0.36, 0.52, mark, color=colour, **bold)
         ax.text(index, -0.74, {"rejected: replaced": "replaces"}.get(result, result), color=colour, **below)
     ax.text(-0.62, 1.0, "block", ha="right", va="center", fontsize=10)
     ax.text(-0.62, 0.0, "choice", ha="right", va="center", fontsize=10)

@@ -1,10 +1,8 @@
-"""The page "Run it on your 8 GB GPU": minutes from the design, megabytes from the shapes, what the "
-"doctor would say."""
+"""The page "Run it on your 8 GB GPU": minutes by the design, megabytes by the shapes, the doctor's lines."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from types import SimpleNamespace
@@ -37,9 +35,7 @@ def show_minutes(root: Path | None = None) -> None:
     plan = profile(root)
     every = {**plan.minutes, "together": plan.total_minutes}
     rows = [{"phase": phase, "minutes, about": f"{minutes:g}"} for phase, minutes in every.items()]
-    style.table(
-        pd.DataFrame(rows, dtype=object), caption=f"[profiles.{PROFILE}] of design.toml: estimates.", csv=None
-    )
+    style.table(pd.DataFrame(rows, dtype=object), caption=f"[profiles.{PROFILE}] of design.toml: estimates.")
     text.say(
         f"Together about {number(plan.total_minutes / 60)} hours, of which the confirmatory experiment takes "
         f"{text.percent(plan.minutes['confirmatory'] / plan.total_minutes, 0)}. It may be stopped at any time."
@@ -60,10 +56,8 @@ def megabytes(root: Path | None = None) -> pd.DataFrame:
         for context in profile(root).contexts:
             row[f"cache at {text.context_name(context)}, MB"] = kv_bytes(shape, context) / MB
         rows.append(row)
-    total: dict[str, Any] = {
-        name: sum(row[name] for row in rows) if name != "model" else "together" for name in rows[0]
-    }
-    return pd.DataFrame([*rows, total])
+    total = {name: sum(row[name] for row in rows) for name in rows[0] if name != "model"}
+    return pd.DataFrame([*rows, {"model": "together"} | total])
 
 
 def show_megabytes(root: Path | None = None) -> None:
@@ -73,13 +67,12 @@ def show_megabytes(root: Path | None = None) -> None:
     frame, plan = megabytes(root), profile(root)
     longest = max(plan.contexts)
     used = float(frame.iloc[-1, 1]) + float(frame.iloc[-1, -1])
-    style.table(frame, caption="BF16, from the models' shapes: arithmetic, not a measurement.", csv=None)
+    style.table(frame, caption="BF16, from the models' shapes: arithmetic, not a measurement.")
     text.say(
         f"Weights and caches at {text.context_name(longest)} take {number(used / 1e3)} GB of GPU memory. "
-        "With CUDA's own "
-        f"context and the working memory of a prefill a job needs about {number(needed_bytes(plan) / GIB)} GiB free, "
-        f"which is what the doctor asks for. The files on disk are the weights once more, "
-        f"{number(float(frame.iloc[-1, 1]) / 1e3)} GB."
+        "With CUDA's own context and the working memory of a prefill a job needs about "
+        f"{number(needed_bytes(plan) / GIB)} GiB free, which is what the doctor asks for. The files on disk "
+        f"are the weights once more, {number(float(frame.iloc[-1, 1]) / 1e3)} GB."
     )
 
 
@@ -122,9 +115,7 @@ def doctor_line(free_gib: float, root: Path | None = None) -> str:
     """What ``make doctor`` prints about the profile on a machine with so much free GPU memory."""
     from specdec_lib.pipeline.doctor import Machine, report
 
-    gib = 1 << 30
-    blank = Machine(cores=8, memory=32 * gib, memory_free=24 * gib, disk_free=100 * gib, gpu="", gpu_free=0, driver="",
-                    torch="2", triton=False, chromium="")  # fmt: skip
-    machine = replace(blank, gpu="RTX", gpu_free=int(free_gib * gib))
+    machine = Machine(cores=8, memory=32 * GIB, memory_free=24 * GIB, disk_free=100 * GIB, gpu="RTX",
+                      gpu_free=int(free_gib * GIB), torch="2", driver="", triton=False, chromium="")  # fmt: skip
     lines = report(root or project_root(), machine)
     return next(line.strip() for line in lines if line.strip().startswith(f"{PROFILE} "))

@@ -18,9 +18,8 @@ def show_provenance() -> None:
         text.say(text.not_measured("a provenance file"))
         return
     keys = list(dict.fromkeys(key for values in columns.values() for key in values))
-    frame = pd.DataFrame(
-        {"": keys, **{name: [values.get(key) for key in keys] for name, values in columns.items()}}
-    )
+    recorded = {name: [values.get(key) for key in keys] for name, values in columns.items()}
+    frame = pd.DataFrame({"": keys, **recorded})
     style.table(frame.astype(object), caption="What was recorded with each folder of results.")
     text.say(*completeness.sentences(root))
     text.say(
@@ -36,8 +35,7 @@ def versions(label: str, by: dict[str, int], today: str) -> str:
     """How many jobs each version of the measuring sources made, and whether today's is one of them; "" if unknown."""
     if not by:
         return ""
-    counts = sorted(by.values(), reverse=True)
-    each = text.listed(text.counted(n, "job") for n in counts)
+    each = text.listed(text.counted(n, "job") for n in sorted(by.values(), reverse=True))
     made = (
         f"{each} by {'one version' if len(by) == 1 else f'{len(by)} versions, in this order,'} of the sources"
     )

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from specdec_lib.report import folders, published, regimes, style, text
+from specdec_lib.report import figures, folders, published, regimes, style, text
 from specdec_lib.report.costline import Line
-from specdec_lib.report.figures import WIDTH
 from specdec_lib.report.style import number
 from specdec_lib.report.waterfall import DRAFT, OVERHEAD, REPAIR, REST, VERIFY, published_waterfalls
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Table = folders.Table
 _NAMES = {
@@ -50,22 +47,16 @@ def show(root: Path | None = None) -> None:
         for fall in shown
     )
     caption = (
-        f"{text.context_name(first)} tokens, in shares of AR's time. Parts: each regime's cost line, or "
-        "its stages where none was fitted, and the counts of its own confirmatory runs; SpecDec: "
-        "measured, means over families; R is from these mean times, of all families. Published: by the audit, overhead "
-        "inside the "
-        f"verification. {each}"
+        f"{text.context_name(first)} tokens, in shares of AR's time. Parts: each regime's cost line, or its "
+        "stages where none was fitted, and the counts of its own confirmatory runs; SpecDec: measured, means "
+        "over families; R is from these mean times, of all families. Published: by the audit, overhead "
+        f"inside the verification. {each}"
     )
     told = [sentence(fall) for fall in shown]
-    style.figure(
-        figure(shown),
-        alt=f"A waterfall per regime. {' '.join(told)}",
-        caption=caption,
-        csv=[fall.csv for fall in shown],
-    )
-    style.table(
-        table(found), caption=f"All contexts. {caption.split('. ', 1)[1]}", csv=[fall.csv for fall in found]
-    )
+    alt = f"A waterfall per regime. {' '.join(told)}"
+    style.figure(figure(shown), alt=alt, caption=caption, csv=[fall.csv for fall in shown])
+    caption = f"All contexts. {caption.split('. ', 1)[1]}"
+    style.table(table(found), caption=caption, csv=[fall.csv for fall in found])
     text.say(*told)
 
 
@@ -96,9 +87,7 @@ def fall_of(one: folders.Results, point: regimes.Point, context: int) -> Fall:
     runs: Any = one.runs[(one.runs["context_tokens"] == context) & (one.runs["arm"] == "spec")]
     counted = ["rounds_n", "proposed_tokens", "rejections_n", "target_calls_n", "draft_calls_n"]
     counts = runs.groupby("family")[counted].mean()
-    cells: Any = one.families[
-        (one.families["context_tokens"] == context) & one.families["R"].notna()
-    ].set_index("family")
+    cells = one.cells(context).dropna(subset="R").set_index("family")
     rows = []
     for family, row in counts.loc[list(cells.index)].iterrows():
         repairs, block_rows = blocks(row, one.profile.formulation, one.profile.bonus)
@@ -111,18 +100,9 @@ def fall_of(one: folders.Results, point: regimes.Point, context: int) -> Fall:
         )  # fmt: skip
     means: Any = pd.DataFrame(rows).mean()
     parts = {name: float(means[name]) for name in (VERIFY, DRAFT, REPAIR, OVERHEAD)}
-    spec = float(means["spec"])
+    spec, csv = float(means["spec"]), one.csv(f"confirmatory-{context}.csv")
     parts[REST] = spec - 1 - sum(parts.values())
-    return Fall(
-        one.label,
-        one.setup,
-        context,
-        len(rows),
-        parts,
-        spec,
-        one.hardware,
-        one.csv(f"confirmatory-{context}.csv"),
-    )
+    return Fall(one.label, one.setup, context, len(rows), parts, spec, one.hardware, csv)
 
 
 def blocks(row: Any, formulation: str, bonus: bool) -> tuple[float, float]:
@@ -146,10 +126,9 @@ def sentence(fall: Fall) -> str:
     of = " from mean times of all families" if fall.n else ""
     return (
         f"*{fall.source}*, {text.context_name(fall.context)}: verifying in blocks saves "
-        f"{text.percent(saved)} of AR's time; "
-        f"draft, repairs and overhead cost {text.percent(spent)}, {outcome}, most of it {_NAMES[largest]} "
-        f"({text.percent(costs[largest])}). R = {number(1 / fall.spec)}{of}; not explained: "
-        f"{_signed(fall.parts[REST])} of AR's time."
+        f"{text.percent(saved)} of AR's time; draft, repairs and overhead cost {text.percent(spent)}, "
+        f"{outcome}, most of it {_NAMES[largest]} ({text.percent(costs[largest])}). R = "
+        f"{number(1 / fall.spec)}{of}; not explained: {_signed(fall.parts[REST])} of AR's time."
     )
 
 
@@ -157,62 +136,33 @@ def table(found: list[Fall]) -> Table:
     """One row per (context, regime)."""
     rows = []
     for fall in sorted(found, key=lambda fall: fall.context):
-        row: dict[str, Any] = {
-            "context": text.context_name(fall.context),
-            "source": fall.source,
-            "R": 1 / fall.spec,
-            "SpecDec / AR": fall.spec,
-        }
-        row |= {
-            shown: _signed(fall.parts[name]) if name in fall.parts else "inside"
-            for name, shown in _NAMES.items()
-        }
+        row: dict[str, Any] = {"context": text.context_name(fall.context), "source": fall.source}
+        row |= {"R": 1 / fall.spec, "SpecDec / AR": fall.spec}
+        parts = {name: _signed(part) for name, part in fall.parts.items()}
+        row |= {shown: parts.get(name, "inside") for name, shown in _NAMES.items()}
         rows.append(row | {"SpecDec": fall.setup})  # last: it is the widest, and may scroll out of sight
     return pd.DataFrame(rows, dtype=object)
 
 
-def figure(found: list[Fall]) -> Figure:
+def figure(found: list[Fall]) -> figures.Figure:
     """A panel per regime on one axis of time: AR, what is saved, what is paid, SpecDec."""
     import matplotlib.pyplot as plt
 
-    fig, panels = plt.subplots(
-        len(found), 1, figsize=(WIDTH, 0.5 + 1.75 * len(found)), sharex=True, squeeze=False
-    )
+    size = (figures.WIDTH, 0.5 + 1.75 * len(found))
+    fig, panels = plt.subplots(len(found), 1, figsize=size, sharex=True, squeeze=False)
     right = max(max(fall.spec, _peak(fall)) for fall in found)
     for fall, ax in zip(found, panels[:, 0], strict=True):
-        bars: list[tuple[str, float, float, style.Series]] = [("AR", 0.0, 1.0, style.AR)]
+        bars: list[figures.Bar] = [("AR", 0.0, 1.0, style.AR, number(1.0))]
         at = 1.0
-        for name, shown in _NAMES.items():
-            if name in fall.parts:
-                part = fall.parts[name]
-                bars.append((shown, at, part, style.SERIES[4 if part < 0 else 3]))
-                at += part
-        bars.append(("SpecDec", 0.0, fall.spec, style.SPEC))
-        for y, (name, left, width, look) in enumerate(bars):
-            ax.barh(
-                y,
-                width,
-                left=left,
-                height=0.7,
-                color=look.colour,
-                hatch=look.hatch,
-                edgecolor="white",
-                linewidth=0.5,
-            )
-            told = number(width) if name in ("AR", "SpecDec") else _signed(width)
-            ground = {
-                "facecolor": "white",
-                "edgecolor": "none",
-                "pad": 0.5,
-            }  # AR's line must not cross a number
-            ax.text(max(left, left + width) + right * 0.015, y, told, va="center", fontsize=8, bbox=ground)
+        for name, part in fall.parts.items():
+            bars.append((_NAMES[name], at, part, style.SERIES[4 if part < 0 else 3], _signed(part)))
+            at += part
+        bars.append(("SpecDec", 0.0, fall.spec, style.SPEC, number(fall.spec)))
+        figures.fall(ax, bars, right, fontsize=8, height=0.7, linewidth=0.5, zorder=3)
         ax.axvline(1, color=style.INK, linewidth=1.0, linestyle=":", marker="")
-        ax.set_yticks(range(len(bars)), [bar[0] for bar in bars], fontsize=8)
         ax.set_ylim(len(bars) - 0.45, -0.55)
-        ax.set_title(
-            f"{fall.source}: {fall.setup.removesuffix(', acceptance imposed')}", fontsize=9, loc="left", pad=3
-        )
-        ax.grid(axis="y", visible=False)
+        title = f"{fall.source}: {fall.setup.removesuffix(', acceptance imposed')}"
+        ax.set_title(title, fontsize=9, loc="left", pad=3)
     panels[-1, 0].set_xlim(0, right * 1.16)
     panels[-1, 0].set_xlabel("time, AR = 1")
     fig.tight_layout(h_pad=0.6)
@@ -220,11 +170,7 @@ def figure(found: list[Fall]) -> Figure:
 
 
 def _peak(fall: Fall) -> float:
-    at, peak = 1.0, 1.0
-    for part in fall.parts.values():
-        at += part
-        peak = max(peak, at)
-    return peak
+    return max(accumulate(fall.parts.values(), initial=1.0))
 
 
 def _signed(share: float) -> str:

@@ -14,22 +14,41 @@ if TYPE_CHECKING:
 WIDTH = 5.4  # inches: half a page; on a phone a little of it has to be scrolled to
 PHONE = 4.0  # inches: whole on a phone of 390 pixels, with letters that can be read
 _R_TICKS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
-_R_LABEL = "R = AR time / SpecDec time, log scale"
+_TICKS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+
+
+def axes(height: float) -> tuple[Figure, Axes]:
+    """A figure of the usual width, with its axes."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(WIDTH, height))
+
+
+def finished(fig: Figure, ncols: int, fontsize: int = 9) -> Figure:
+    """The figure, laid out, with its legend above it."""
+    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=ncols, fontsize=fontsize)
+    fig.tight_layout()
+    return fig
+
+
+def log_axis(ax: Axes, which: str, values: list[float], ticks: tuple[float, ...] = _TICKS) -> None:
+    """Axis "x" or "y" on a log scale around ``values``, with plain numbers at its ticks."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    low, high = min(values) / 1.08, max(values) * 1.08
+    getattr(ax, f"set_{which}scale")("log")
+    getattr(ax, f"set_{which}lim")(low, high)
+    axis = getattr(ax, f"{which}axis")
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g}"))
 
 
 def ratio_axis(ax: Axes, values: list[float]) -> None:
     """A log axis for ratios with the line at R = 1; a half and a double are equally far from it."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    low, high = min([*values, 0.85]) / 1.08, max([*values, 1.18]) * 1.08
-    ax.set_xscale("log")
-    ax.set_xlim(low, high)
-    shown = [tick for tick in _R_TICKS if low <= tick <= high]
-    ax.xaxis.set_major_locator(FixedLocator(shown))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g}"))
+    log_axis(ax, "x", [*values, 0.85, 1.18], _R_TICKS)
     ax.axvline(1, color=style.INK, linewidth=1.4, linestyle="-", marker="")
-    ax.set_xlabel(_R_LABEL)
+    ax.set_xlabel("R = AR time / SpecDec time, log scale")
     ax.grid(axis="y", visible=False)
 
 
@@ -97,20 +116,18 @@ def _estimate(ax: Axes, row: dict[str, Any], y: float, look: style.Series) -> li
 
 def forest(source: Source) -> Figure:
     """R of every family of one folder, a marker per context: filled in the inference, hollow if a check failed."""
-    import matplotlib.pyplot as plt
-
-    assert source.results is not None
-    lengths = source.results.contexts
-    names = list(dict.fromkeys(name for context in lengths for name in _cells(source, context)["family"]))
-    fig, ax = plt.subplots(figsize=(WIDTH, 1.6 + 0.3 * len(names)))
+    one = source.results
+    assert one is not None
+    lengths = one.contexts
+    names = list(dict.fromkeys(name for context in lengths for name in one.cells(context)["family"]))
+    fig, ax = axes(1.6 + 0.3 * len(names))
     values: list[float] = []
     for place, (look, context) in enumerate(zip(style.SERIES, lengths, strict=False)):
-        shift, cells = (place - (len(lengths) - 1) / 2) * 0.24, _cells(source, context)
+        shift, cells = (place - (len(lengths) - 1) / 2) * 0.24, one.cells(context)
         row = next(row for row in source.rows if row["context_tokens"] == context)
         if row["R_GM"] == row["R_GM"]:
-            ax.axvline(
-                row["R_GM"], color=look.colour, linewidth=1.0, linestyle=look.line, marker="", alpha=0.6
-            )
+            line: Any = {"color": look.colour, "linewidth": 1.0, "linestyle": look.line, "marker": ""}
+            ax.axvline(row["R_GM"], alpha=0.6, **line)
         for kept, fill in ((True, look.colour), (False, "white")):
             part = cells[cells["in_inference"] == kept]
             if len(part):
@@ -126,17 +143,28 @@ def forest(source: Source) -> Figure:
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(axis="y", visible=True)
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2 if len(lengths) > 3 else 3, fontsize=9)
-    fig.tight_layout()
-    return fig
+    return finished(fig, ncols=2 if len(lengths) > 3 else 3)
+
+
+Bar = tuple[str, float, float, style.Series, str]  # name, left end, width, look, what its number says
+
+
+def fall(ax: Axes, bars: list[Bar], right: float, *, fontsize: int, zorder: int, **bar: Any) -> None:
+    """The bars of a waterfall from above, each with its number behind it; ``right`` is the largest end."""
+    for y, (_, left, width, look, told) in enumerate(bars):
+        ax.barh(y, width, left=left, color=look.colour, hatch=look.hatch, edgecolor="white", **bar)
+        # on white: the line of AR's time must not cross a number
+        ground = {"facecolor": "white", "edgecolor": "none", "pad": bar["linewidth"]}
+        at: Any = {"va": "center", "fontsize": fontsize, "bbox": ground, "zorder": zorder}
+        ax.text(max(left, left + width) + right * 0.015, y, told, **at)
+    ax.set_yticks(range(len(bars)), [name for name, *_ in bars], fontsize=fontsize)
+    ax.grid(axis="y", visible=False)
 
 
 def stage_shares(shares: dict[str, dict[str, float]]) -> Figure:
     """Stacked bars, one per label: seconds per stage, each part with its share of the bar."""
-    import matplotlib.pyplot as plt
-
     stages = list(dict.fromkeys(stage for parts in shares.values() for stage in parts))
-    fig, ax = plt.subplots(figsize=(WIDTH, 1.4 + 0.42 * len(shares)))
+    fig, ax = axes(1.4 + 0.42 * len(shares))
     left = dict.fromkeys(shares, 0.0)
     for stage, look in zip(stages, style.SERIES, strict=False):
         widths = [parts.get(stage, 0.0) for parts in shares.values()]
@@ -156,12 +184,4 @@ def stage_shares(shares: dict[str, dict[str, float]]) -> Figure:
     ax.invert_yaxis()
     ax.set_xlabel("seconds for the whole answer, median over families")
     ax.grid(axis="y", visible=False)
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, fontsize=10)
-    fig.tight_layout()
-    return fig
-
-
-def _cells(source: Source, context: int) -> Any:
-    assert source.results is not None
-    cells = source.results.families
-    return cells[cells["context_tokens"] == context]
+    return finished(fig, ncols=5, fontsize=10)

@@ -16,16 +16,14 @@ def flips_table(one: folders.Results, table: folders.Table) -> pd.DataFrame:
     head: Any = table[table["operation"] == "head"]
     rows = []
     for (dtype, width), part in head.groupby(["dtype", "width"], sort=True):
-        flips = int(part["flips_n"].sum())
+        flips, margin = int(part["flips_n"].sum()), number(float(part["flip_margin_max"].max()))
         rows.append(
             {
                 "precision": str(dtype).upper(),
                 "rows of the block": int(width),
                 "rows compared": int(width) * len(part),
                 "argmax flips": flips,
-                "largest margin of a flip": number(float(part["flip_margin_max"].max()))
-                if flips
-                else "no flip",
+                "largest margin of a flip": margin if flips else "no flip",
                 "frozen margin": getattr(one.design.analysis.margin, str(dtype)),
                 "largest difference of a logit": number(float(part["chained_max"].max())),
             }
@@ -41,12 +39,9 @@ def flips_sentence(one: folders.Results, part: folders.Table, dtype: str) -> str
     start = f"Logits move by up to {moved}" if float(head["chained_max"].max()) else "No logit moves"
     if not flips:
         return f"{start} and no argmax of {number(n)} flips."
-    margin = float(head["flip_margin_max"].max())
-    kind = (
-        "near-ties only"
-        if margin <= limit
-        else "**not only near-ties: a flip this wide is no rounding of a tie**"
-    )
+    margin, kind = float(head["flip_margin_max"].max()), "near-ties only"
+    if margin > limit:
+        kind = "**not only near-ties: a flip this wide is no rounding of a tie**"
     return (
         f"{start} and the argmax flips in {flips} of {text.counted(n, 'row')}, in at "
         f"least {positions_told(part)} positions (blocks of every width start at one place, so rows "
@@ -72,14 +67,12 @@ EQUALITY = {"families with equal tokens": lambda row: f"{row['identical_families
 def show_equality_table(root: Path | None = None) -> None:
     """Families whose tokens are equal in both arms, published and every folder with its own text."""
     found = compare.sources(root, real_only=True)
-    each = " ".join(f"{source.label}: {source.hardware}{_pair(source)}; {source.setup}." for source in found)
+    # the article's hardware names its pair already
+    pairs = [f", pair {source.results.profile.pair}" if source.results else "" for source in found]
+    told = zip(found, pairs, strict=True)
+    each = " ".join(f"{source.label}: {source.hardware}{pair}; {source.setup}." for source, pair in told)
     caption = f"Token equality of AR and SpecDec in the timed runs. {each}"
     style.table(compare.table(found, EQUALITY), caption=caption, csv=compare.files(found))
-
-
-def _pair(source: compare.Source) -> str:
-    """Ours; the article's hardware names its pair already."""
-    return f", pair {source.results.profile.pair}" if source.results else ""
 
 
 def show_equal_in_short(root: Path | None = None) -> None:
@@ -116,7 +109,7 @@ def equality(root: Path | None = None) -> list[str]:
         cells: Any = one.runs[one.runs["arm"] == "spec"].groupby(["context_tokens", "family"])
         equal = cells["first_divergence_tokens"].apply(lambda column: bool(column.isna().all()))
         each = text.listed(
-            f"{int(part.sum())} of {text.families(len(part))} at {text.context_name(int(context))}"
+            f"{int(part.sum())} of {text.families(len(part))} at {text.context_name(context)}"
             for context, part in equal.groupby(level=0)
         )
         lines.append(f"In {one.named} ({one.hardware}): {each}.")

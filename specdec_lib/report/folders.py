@@ -48,8 +48,7 @@ class Results:
     @property
     def synthetic(self) -> bool:
         """Random weights: its timings are valid, its texts and natural acceptance mean nothing."""
-        pair = ALIASES.get(self.profile.pair, self.profile.pair)
-        return pair in PAIRS and PAIRS[pair].synthetic
+        return has_random_weights(self.profile.pair)
 
     @property
     def scripted(self) -> bool:
@@ -65,6 +64,11 @@ class Results:
     def cuda(self) -> bool:
         """Measured on a GPU."""
         return str(self.provenance.get("device", {}).get("device", "cpu")).startswith("cuda")
+
+    @property
+    def disturbance(self) -> float:
+        """The share of a run's time from which on others disturbed it, by the design's limit."""
+        return self.design.analysis.thresholds("gpu" if self.cuda else "cpu").undisturbed
 
     @property
     def mode(self) -> str:
@@ -149,6 +153,10 @@ class Results:
 
         return summary_table(self.families, self.design)
 
+    def summary_at(self, context: int) -> dict[str, Any]:
+        """The row of :attr:`summary` of one context."""
+        return next(row for row in self.summary.to_dict("records") if row["context_tokens"] == context)
+
     @cached_property
     def exclusions(self) -> Table:
         """One row per failed check of a cell: schema "exclusions"."""
@@ -172,11 +180,24 @@ class Results:
 
     def optional(self, schema: str) -> Table | None:
         """The table ``<schema>.csv`` of this folder, or None where it was not made."""
-        return self.table(f"{schema}.csv", schema) if (self.folder / f"{schema}.csv").is_file() else None
+        return self.table(f"{schema}.csv", schema) if self.has(f"{schema}.csv") else None
+
+    def has(self, *files: str) -> bool:
+        """Whether the folder holds all of ``files``."""
+        return all((self.folder / file).is_file() for file in files)
 
     def csv(self, file: str) -> str:
         """A file's address for a caption's link."""
         return f"{self.name}/{file}"
+
+    @property
+    def runs_csv(self) -> str:
+        """The address of the runs at the shortest context."""
+        return self.csv(f"confirmatory-{self.contexts[0]}.csv")
+
+    def cells(self, context: int) -> Table:
+        """:attr:`families` of one context."""
+        return self.families[self.families["context_tokens"] == context]
 
     @property
     def _hash(self) -> str:
@@ -184,12 +205,14 @@ class Results:
 
     def _tables(self, schema: str) -> pd.DataFrame:
         paths = [self.folder / f"{schema}-{context}.csv" for context in self.contexts]
-        parts = [
-            read_table(path, schema, self._hash)
-            for path in paths
-            if path.is_file() or schema == "confirmatory"
-        ]
-        return pd.concat(parts, ignore_index=True)
+        wanted = [path for path in paths if path.is_file() or schema == "confirmatory"]
+        return pd.concat([read_table(path, schema, self._hash) for path in wanted], ignore_index=True)
+
+
+def has_random_weights(pair: str) -> bool:
+    """Whether a profile's pair is one with random weights."""
+    name = ALIASES.get(pair, pair)
+    return name in PAIRS and PAIRS[name].synthetic
 
 
 def read_design(root: Path | None = None) -> Design:
@@ -236,9 +259,8 @@ def _provenance(folder: Path, design: Design) -> dict[str, Any]:
     content: Any = None
     with contextlib.suppress(ValueError):  # no JSON, or no UTF-8
         content = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
-    known = isinstance(content, dict) and all(
-        isinstance(content.get(name, {}), dict) for name in ("device", "machine")
-    )
+    parts = ("device", "machine")
+    known = isinstance(content, dict) and all(isinstance(content.get(name, {}), dict) for name in parts)
     if known and content.get("profile") in design.profiles and isinstance(content.get("design_hash"), str):
         return content
     said = content.get("profile") if known else None
@@ -262,14 +284,13 @@ def joining(root: Path | None = None) -> list[Results]:
 
 def all_with(file: str, root: Path | None = None) -> list[Results]:
     """The joining folders that have ``file``; where none has, the one of :func:`first_with`, if any."""
-    found = [one for one in joining(root) if (one.folder / file).is_file()]
     first = first_with(file, root)
-    return found or [one for one in [first] if one]
+    return [one for one in joining(root) if one.has(file)] or ([first] if first else [])
 
 
 def first_with(file: str, root: Path | None = None) -> Results | None:
     """The folder whose ``file`` a page should show: real weights before random, committed before local."""
-    having = [one for one in all_folders(root) if (one.folder / file).is_file()]
+    having = [one for one in all_folders(root) if one.has(file)]
     return min(having, key=lambda one: one.synthetic, default=None)
 
 
@@ -277,12 +298,7 @@ def _require(name: str, found: Results | None, design: Design) -> None:
     if name in PENDING or "confirmatory" not in design.profiles[name].phases:
         return
     wanted = {f"confirmatory-{context}.csv" for context in design.profile(name).contexts}
-    absent = (
-        sorted(wanted)
-        if found is None
-        else sorted(file for file in wanted if not (found.folder / file).is_file())
-    )
-    if absent:
+    if absent := sorted(file for file in wanted if found is None or not found.has(file)):
         raise TableMissing(
             f"data/{name} lacks {', '.join(absent)}, which the report is built from.",
             expected="the committed results of this profile",

@@ -24,39 +24,34 @@ CHANGES = (
 
 
 def gains(one: folders.Results) -> folders.Table:
-    """One row per (change, context): measured ``gain, low, high, verdict, n`` and ``predicted`` (NaN "
-    "without a fit)."""
+    """A row per (change, context): ``gain, low, high, verdict, n`` and ``predicted`` (NaN without a fit)."""
     predicted = predicted_ratios(one)
     parts = [pd.DataFrame(columns=["context", "n", "gain", "low", "high", "verdict", "change", "predicted"])]
     for change, new, old in CHANGES:
         part = mechanisms.gain(one, PHASE, new, old).assign(change=change)
         if part.empty:  # this folder's engine does not have both
             continue
-        part["predicted"] = [
-            predicted[c, new] / predicted[c, old] if (c, new) in predicted else float("nan")
-            for c in part["context"]
-        ]
+        pairs = [(predicted.get((c, new)), predicted.get((c, old))) for c in part["context"]]
+        part["predicted"] = [a / b if a and b else float("nan") for a, b in pairs]
         parts.append(part)
     return pd.concat(parts[1:] or parts, ignore_index=True)
 
 
 def predicted_ratios(one: folders.Results) -> dict[tuple[int, str], float]:
     """(context, variant) -> geometric mean of R by the fitted cost line and the recorded traces of the same cells."""
-    traces = mechanisms.traces(one)
-    if traces is None or not (one.folder / costline.FIT).is_file():
+    traces, lines = mechanisms.traces(one), costline.lines(one)
+    if traces is None or not lines:
         return {}
-    fit = mechanisms.read(one, costline.FIT, "cost-fit")
     k, new = one.profile.k, one.profile.new_tokens
     found = {}
     for context, part in traces.groupby("context_tokens", sort=True):
-        line = costline.line_at(fit, int(context))
+        line = lines[int(context)]
         for formulation in ("reference", "repair-free"):
             for bonus in (False, True):
-                counts = [
-                    counts_from_trace([bit == "1" for bit in passes], k, new, formulation, bonus)
+                R = [
+                    line.R_of(counts_from_trace([bit == "1" for bit in passes], k, new, formulation, bonus))
                     for passes in part["passes"]
                 ]
-                R = [line.R_of(c) for c in counts]
                 found[int(context), formulation + ", bonus" * bonus] = geometric_mean(R)
     return found
 
@@ -67,10 +62,10 @@ def show_gains(root: Path | None = None) -> None:
         frame = gains(one)
         if frame.empty:
             continue
+        label = "synthetic" if one.synthetic else "real"
         caption = (
-            f"Ratio of R with and without the change, in the same cells (all variants {_label(one)}); "
-            "above 1 it is faster. "
-            "Predicted from the fitted cost line and the traces. "
+            f"Ratio of R with and without the change, in the same cells (all variants {label}); above "
+            "1 it is faster. Predicted from the fitted cost line and the traces. "
             + f"{mechanisms.caption(one, mechanisms.by_variant(one, PHASE))} Pair {one.profile.pair}."
         )
         style.table(gains_table(frame), caption=caption, csv=one.csv(f"{PHASE}.csv"))
@@ -136,15 +131,9 @@ def gains_sentence(one: folders.Results, frame: folders.Table) -> str:
             for row in bounded.to_dict("records")
         )
         lines.append(f"{change}: {each}")
-    off = [
-        abs(row["gain"] / row["predicted"] - 1) for row in frame.to_dict("records") if row["predicted"] > 0
-    ]
-    told = f" The cost line's prediction is off by {text.percent(max(off))} at most." if off else ""
+    off = (frame["gain"] / frame["predicted"] - 1).abs().max()
+    told = "" if pd.isna(off) else f" The cost line's prediction is off by {text.percent(off)} at most."
     return f"In {one.named}: {'; '.join(lines)}.{told}"
-
-
-def _label(one: folders.Results) -> str:
-    return "synthetic" if one.synthetic else "real"
 
 
 def calls_sentence(one: folders.Results) -> str:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from specdec_lib.report import audit, folders, mechanisms, published, style, text
-from specdec_lib.report.oracles import ALL, BONUS, COUNTED, FREE, FREE_BONUS, FREE_PLAIN, other_text_sentences
+from specdec_lib.report.oracles import (
+    ALL,
+    BONUS,
+    COUNTED,
+    FREE,
+    FREE_BONUS,
+    FREE_PLAIN,
+    other_text_sentences,
+    published_quotients,
+)
 
 Table = folders.Table
 _HARDLY = 0.1  # a verification at most this share above a step costs hardly more
@@ -49,17 +57,19 @@ def verification_costs(free: Table, new_tokens: int) -> Table:
 
 def verification_table(frame: Table, label: str, root: Path | None = None) -> Table:
     """Published and ours, for the page. The published ceiling counts N tokens, not the N - 1 steps between them."""
-    rounds = published.phase_value(published.phases(root), "all-accept-bonus", "rounds")
+    phases = published.phases(root)
+    rounds = published.phase_value(phases, "all-accept-bonus", "rounds")
     theirs = [
         {"context_tokens": row["context_tokens"], "source": published.LABEL, "variant": FREE_BONUS, "label": "oracle",
-         "rounds_n": int(rounds), "v": row["v_steps"], "ceiling": row["v_steps"] * _published_R(row, root),
+         "rounds_n": int(rounds), "v": row["v_steps"],
+         "ceiling": row["v_steps"] * published.phase_value(phases, FREE, "R", row["context_tokens"]),
          "reached": 1 / row["v_steps"]}
         for row in audit.rows(root)
     ]  # fmt: skip
     ours = [{"source": label} | row for row in frame.to_dict("records")]
     return pd.DataFrame(
         {
-            "context": text.context_name(int(row["context_tokens"])),
+            "context": text.context_name(row["context_tokens"]),
             "source": row["source"],
             "variant": mechanisms.labelled(row["variant"], row["label"]),
             "families": row.get("n", "not stated"),
@@ -119,23 +129,12 @@ def published_v_sentence(root: Path | None = None) -> str:
 def left_sentences(cells: Table, free: Table, root: Path | None = None, steady: bool = True) -> list[str]:
     """How much of the time with everything accepted was drafting; only described where the times are not ``steady``."""
     keys = ["context_tokens", "family"]
-    both = cells[cells["variant"] == BONUS].merge(
-        free[free["variant"] == FREE_BONUS], on=keys, suffixes=("", "_free")
-    )
-    shares = [
-        float((1 - part["R"] / part["R_free"]).mean())
-        for _, part in both.groupby("context_tokens", sort=True)
-    ]
+    full, without = cells[cells["variant"] == BONUS], free[free["variant"] == FREE_BONUS]
+    both = full.merge(without, on=keys, suffixes=("", "_free"))
+    shares = list((1 - both["R"] / both["R_free"]).groupby(both["context_tokens"]).mean())
     if not shares:
         return []
-    theirs = []
-    for row in audit.rows(root):
-        pair = [
-            mechanisms.published_value(p, "R", row["context_tokens"], root)
-            for p in ("all-accept-bonus", "draft-free")
-        ]
-        if pair[0] and pair[1]:
-            theirs.append(1 - pair[0] / pair[1])
+    theirs = [1 - q for q in published_quotients("all-accept-bonus", "draft-free", root)]
     of = text.span(s * 100 for s in theirs)
     if not steady:
         return [
@@ -148,7 +147,3 @@ def left_sentences(cells: Table, free: Table, root: Path | None = None, steady: 
         f"of the time: {most} of it goes when drafting is free (synthetic against oracle). Published: "
         f"{of} %. What is left is verification and a round's overhead."
     ]
-
-
-def _published_R(row: dict[str, Any], root: Path | None) -> float:
-    return published.phase_value(published.phases(root), "draft-free", "R", row["context_tokens"])

@@ -45,10 +45,8 @@ def caption(folder: Path) -> str:
     known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     gpu = (known.get("gpu_before") or {}).get("name", "GPU not recorded")
     packages = ", ".join(f"{name} {version}" for name, version in known.get("packages", {}).items())
-    precision, pair = (
-        str(known.get("dtype", "precision not recorded")).upper(),
-        known.get("pair", "pair not recorded"),
-    )
+    precision = str(known.get("dtype", "precision not recorded")).upper()
+    pair = known.get("pair", "pair not recorded")
     return f"{folder.name}: {gpu}, {precision}, {pair}; {packages}. Medians; range: smallest to largest of n."
 
 

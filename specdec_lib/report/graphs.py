@@ -19,11 +19,13 @@ def show_local(root: Path | None = None) -> None:
     """Draft chain and verification, eager against captured."""
     for one, table in measured(root):
         local = table[table["part"].eq("local") & table["quantity"].isin(GRAPHS)]
-        setting = (
-            f"k = {_only(table, 'k')}; medians of {_runs(table)}, host clock, device idle before and after. "
-            f"{spread(table)}"
+        k = text.listed(
+            number(int(k)) for k in sorted(table.loc[table["part"].eq("local"), "k"].dropna().unique())
         )
-        caption = f"{told(one, local)} {setting}"
+        caption = (
+            f"{told(one, local)} k = {k}; medians of {counts_span(local['n'])} runs, host clock, device idle before "
+            f"and after. {spread(table)}"
+        )
         style.table(local_table(table), caption=caption, csv=one.csv(FILE))
     say_missing(root)
 
@@ -73,7 +75,7 @@ def measured(root: Path | None = None) -> list[tuple[folders.Results, Table]]:
     """The folders whose graphs were measured on a GPU; the logic alone (on a CPU) has no times to show."""
     found = []
     for one in folders.all_folders(root):
-        if (one.folder / FILE).is_file():
+        if one.has(FILE):
             table = one.table(FILE, PHASE)
             if bool(table["outcome"].ne("logic only").any()):
                 found.append((one, table))
@@ -106,18 +108,15 @@ def local_table(table: Table) -> pd.DataFrame:
     for name in GRAPHS:
         for context, part in pick(table, "local", name).groupby("context_tokens", sort=True):
             ratios = pick(table, "local", f"{name}, speed-up over eager", context_tokens=context)
-            eager = part.loc[part["mode"] == "eager", "value"]
-            row = {"stage": name, "context": text.context_name(int(str(context)))}
-            row["eager, ms"] = number(1e3 * float(eager.iloc[0])) if len(eager) else "not measured"
-            for mode, shown in NAMES.items():
-                ms = part.loc[part["mode"] == mode, "value"]
-                gain = ratios.loc[ratios["mode"] == mode, "value"]
-                row[f"{shown}, ms"] = number(1e3 * float(ms.iloc[0])) if len(ms) else "not measured"
-                row[f"{shown}, speed-up"] = number(float(gain.iloc[0])) if len(gain) else "not measured"
-            first = ratios.head(1).to_dict("records")
-            row["published speed-up"] = (
-                text.span([first[0]["published_low"], first[0]["published_high"]]) if first else ""
+            ms, gains = (
+                values.drop_duplicates("mode").set_index("mode")["value"] for values in (part, ratios)
             )
+            row = {"stage": name, "context": text.context_name(context), "eager, ms": _ms(ms.get("eager"))}
+            for mode, shown in NAMES.items():
+                row |= {f"{shown}, ms": _ms(ms.get(mode)), f"{shown}, speed-up": number(gains.get(mode))}
+            row["published speed-up"] = ""
+            if len(ratios):
+                row["published speed-up"] = text.span(ratios[["published_low", "published_high"]].iloc[0])
             rows.append(row)
     return pd.DataFrame(rows, dtype=object)
 
@@ -178,9 +177,8 @@ def footprint_table(table: Table) -> pd.DataFrame:
         contexts = sorted(int(c) for c in own["context_tokens"].dropna().unique())
 
         def value(quantity: str, own: Table = own) -> str:
-            values = own.loc[own["quantity"] == quantity, "value"]
-            whole = bool(own.loc[own["quantity"] == quantity, "unit"].eq("count").all())
-            return counts_span(values) if whole else text.span(values)
+            rows = own[own["quantity"] == quantity]
+            return (counts_span if rows["unit"].eq("count").all() else text.span)(rows["value"])
 
         rows.append(
             {
@@ -201,10 +199,10 @@ def ratios_table(table: Table) -> pd.DataFrame:
     """One row per mode, k, context and imposed acceptance."""
     rows = [
         {
-            "mode": row["mode"], "k": int(row["k"]), "context": text.context_name(int(row["context_tokens"])),
+            "mode": row["mode"], "k": int(row["k"]), "context": text.context_name(row["context_tokens"]),
             "acceptance": f"{row['variant']} ({row['label']})", "R": number(row["value"]),
             "range": text.span([row["low"], row["high"]]), "runs": int(row["n"]),
-            "published R": _stated(row["published_low"]),
+            "published R": "not stated" if pd.isna(row["published_low"]) else number(row["published_low"]),
         }
         for row in pick(table, "position-independent", "R").to_dict("records")
     ]  # fmt: skip
@@ -213,13 +211,11 @@ def ratios_table(table: Table) -> pd.DataFrame:
 
 def finding(table: Table) -> list[str]:
     """Sentences that the rows choose: the speed-ups, the memory, and the few graphs that do."""
+    early = dict.fromkeys(table[table["quantity"] == "ended early"]["part"])
+    ended = [f"The part {part} ran out of memory and is not complete." for part in early]
     return [
-        *_speedups(table),
-        *chain_gains_more(table),
-        *pools.memory(table),
-        *_independent(table),
-        *_early(table),
-    ]
+        *_speedups(table), *chain_gains_more(table), *pools.memory(table), *_independent(table), *ended,
+    ]  # fmt: skip
 
 
 def _speedups(table: Table) -> list[str]:
@@ -263,15 +259,12 @@ def _independent(table: Table) -> list[str]:
         ks = sorted({int(k) for k in rows["k"]})
         where = [f"in {text.span(sizes)} MiB"] if len(sizes) else []
         where += [f"at k = {ks[0]}, the only one measured"] if len(ks) == 1 else []
-        told.append(
-            f"{shown.capitalize()}"
-            + (f", {' and '.join(where)}," if where else "")
-            + f" R is {text.span(every['value'])} where all is accepted (synthetic)"
-            + "".join(
-                f"; {_best(rows, name)}" for name in dict.fromkeys(rows["variant"]) if name != "all-accept"
-            )
-            + "."
-        )
+        place = f", {' and '.join(where)}," if where else ""
+        parts = [
+            f"{shown.capitalize()}{place} R is {text.span(every['value'])} where all is accepted (synthetic)"
+        ]
+        parts += [_best(rows, name) for name in dict.fromkeys(rows["variant"]) if name != "all-accept"]
+        told.append(f"{'; '.join(parts)}.")
     return told
 
 
@@ -281,24 +274,5 @@ def _best(rows: Table, variant: str) -> str:
     return f"at {variant}{' and the best k' * (rows['k'].nunique() > 1)} {text.span(best)} (synthetic)"
 
 
-def _early(table: Table) -> list[str]:
-    """Parts that memory ended."""
-    early = table[table["quantity"] == "ended early"]
-    return [
-        f"The part {part} ran out of memory and is not complete." for part in dict.fromkeys(early["part"])
-    ]
-
-
-def _stated(value: float) -> str:
-    return number(value) if value == value else "not stated"
-
-
-def _only(table: Table, column: str) -> str:
-    return text.listed(
-        number(int(v)) for v in sorted(table.loc[table["part"] == "local", column].dropna().unique())
-    )
-
-
-def _runs(table: Table) -> str:
-    rows = table[(table["part"] == "local") & table["quantity"].isin(GRAPHS)]
-    return counts_span(rows["n"]) + " runs"
+def _ms(seconds: float | None) -> str:
+    return number(None if seconds is None else 1e3 * seconds)

@@ -31,19 +31,13 @@ def launches_sentences(root: Path | None = None) -> list[str]:
             continue
         guessed = {context: draft_costs(first.provenance["models"], context) for context in both}
         layers, share = guessed[both[0]]["layers"], text.span(guessed[c]["bytes"] for c in both)
-        steps = [
-            text.span((regimes.ar_step_s(one, c) * 1e3 for c in both), "ms") for one in (first, captured)
-        ]
+        pair = (first, captured)
+        steps = [text.span((regimes.ar_step_s(one, c) * 1e3 for c in both), "ms") for one in pair]
         # by stages on both sides: a fit on one would compare two ways of estimating
         moved = draft_moved(first, captured, both)
-        c = [moved.before, moved.after]
-        ends = [
-            text.span(float(end) for part in side for end in (part.min(), part.max())) for side in moved.cells
-        ]
-        nearer = all(
-            abs(value - guessed[x]["bytes"]) < abs(value - layers)
-            for value, x in zip(c[1], both, strict=True)
-        )
+        ends = [text.span(end for part in side for end in (part.min(), part.max())) for side in moved.cells]
+        after = zip(moved.after, both, strict=True)
+        nearer = all(abs(c - guessed[x]["bytes"]) < abs(c - layers) for c, x in after)
         without = "without its launches" if alone else "with fused kernels and without launches"
         what = (
             f"{without} the draft's cost c moves from its layers to its bytes: the draft **was** launch-bound"
@@ -61,11 +55,11 @@ def launches_sentences(root: Path | None = None) -> list[str]:
             else "launches and kernels change at once, so their effects cannot be told apart"
         )
         told.append(
-            f"From {first.named} to {captured.named} {changes} ({first.mode} to {captured.mode}). An AR "
-            f"step takes {steps[0]} before and {steps[1]} after, a draft forward {text.span(c[0])}{moved.beside} and "
-            f"{text.span(c[1])} AR steps (stages of the confirmatory runs, medians over families; single families "
-            f"{ends[0]} and {ends[1]}), where the layer ratio is {number(layers)} and the bytes' "
-            f"share {share}: {what}. {_spread(first, captured)}"
+            f"From {first.named} to {captured.named} {changes} ({first.mode} to {captured.mode}). An AR step "
+            f"takes {steps[0]} before and {steps[1]} after, a draft forward {text.span(moved.before)}{moved.beside} "
+            f"and {text.span(moved.after)} AR steps (stages of the confirmatory runs, medians over families; "
+            f"single families {ends[0]} and {ends[1]}), where the layer ratio is {number(layers)} and the "
+            f"bytes' share {share}: {what}. {_spread(first, captured)}"
         )
     return told
 
@@ -92,13 +86,11 @@ def _spread(first: folders.Results, captured: folders.Results) -> str:
 def show_launches(root: Path | None = None) -> None:
     """Whether the launches were the cause; without two modes of one pair, that it was not shown."""
     told = launches_sentences(root)
-    text.say(
-        *told
-        or [
-            "Not shown: that a forward is dear *because* of its launches. That takes an experiment that changes the "
-            "number of launches and nothing else, on a GPU."
-        ]
+    unshown = (
+        "Not shown: that a forward is dear *because* of its launches. That takes an experiment that changes "
+        "the number of launches and nothing else, on a GPU."
     )
+    text.say(*told or [unshown])
 
 
 def show_ladders(root: Path | None = None) -> None:
@@ -205,23 +197,20 @@ def _measured(point: Point, engine: Engine) -> str:
         return _tested(one, point.context, engine)
     if not one.scripted:
         return f"{own_R(one, point.context)} at its own acceptance"
-    row = next(r for r in one.summary.to_dict("records") if r["context_tokens"] == point.context)
-    shown = own_R(one, point.context)
-    if not text.described_only({str(key): value for key, value in row.items()}):
+    row, shown = one.summary_at(point.context), own_R(one, point.context)
+    if not text.described_only(row):
         return shown
-    cells: Any = one.families
-    spread = text.span(cells[cells["context_tokens"] == point.context]["R"])
+    spread = text.span(one.cells(point.context)["R"])
     return f"{shown}: {spread}; {row['n_in_inference']} of {row['n']} passed the checks"
 
 
 def own_R(one: folders.Results, context: int) -> str:
     """R_GM of the confirmatory run with its interval."""
-    row = next(r for r in one.summary.to_dict("records") if r["context_tokens"] == context)
-    return text.estimate({str(key): value for key, value in row.items()})
+    return text.estimate(one.summary_at(context))
 
 
 def _tested(one: folders.Results, context: int, engine: Engine) -> str:
-    if not (one.folder / f"{PHASE}.csv").is_file():
+    if not one.has(f"{PHASE}.csv"):
         return "not run"
     cells = mechanisms.by_family(one, PHASE)
     same = (cells["formulation"] == engine.formulation) & (cells["bonus"] == engine.bonus)
@@ -230,7 +219,7 @@ def _tested(one: folders.Results, context: int, engine: Engine) -> str:
     if found.empty:
         return "not run"
     R = number(geometric_mean(found["R"]))
-    file: Any = mechanisms.read(one, "predictions.csv", "predictions")
+    file: Any = one.table("predictions.csv", "predictions")
     at = file[(file["context_tokens"] == context) & file["variant"].isin(found["variant"])]
     return (
         f"{R} at its own acceptance ({text.counted(len(found), 'cell')}; predicted there "
@@ -245,16 +234,15 @@ def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | No
     factors = {str(row["change"]): b / a for row, a, b in zip(rows[1:], values, values[1:], strict=False)}
     largest = max(factors, key=lambda name: factors[name])
     factor = f"{number(factors[largest])}, from *{largest}*"
-    told = f"the largest factor is {factor}" if len(factors) > 1 else f"the one factor is {factor}"
+    told = f"the {'largest' if len(factors) > 1 else 'one'} factor is {factor}"
     # a factor is a quotient of two Rs of the line, each off by about the line's own residual
     off = max((r for one in ladder if (r := residual_of(one)) is not None), default=0.0)
-    rivals = [
-        name for name in factors if name != largest and factors[name] * (1 + 2 * off) > factors[largest]
-    ]
+    least = factors[largest] / (1 + 2 * off)
+    rivals = [f"{number(f)}, from *{name}*" for name, f in factors.items() if name != largest and f > least]
     if rivals:
         told += (
             f" (but the line of one rung is off by {text.percent(off)} on held-out cells: that does not tell it from "
-            f"{text.listed(f'{number(factors[name])}, from *{name}*' for name in rivals)})"
+            f"{text.listed(rivals)})"
         )
     crossed = next((str(row["change"]) for row, R in zip(rows, values, strict=True) if R > 1), None)
     own = "" if ladder[0].scripted or context not in ladder[0].contexts else (
@@ -272,8 +260,7 @@ def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | No
     by = "by the cost line" if line else "by the cost line, or the stages of the runs where none was fitted"
     label = f"synthetic, {by}" if ladder[0].synthetic else f"{by}, at the published alpha"
     return (
-        f"At {text.context_name(context)} R goes from {number(values[0])} to {number(values[-1])} "
-        f"({label}): {over}; {told}. AR itself became "
-        f"{number(faster)} times as fast, "
-        f"so against the best AR the first engine has R = {number(rows[0]['R against the best AR'])}."
+        f"At {text.context_name(context)} R goes from {number(values[0])} to {number(values[-1])} ({label}): "
+        f"{over}; {told}. AR itself became {number(faster)} times as fast, so against the best AR the first "
+        f"engine has R = {number(rows[0]['R against the best AR'])}."
     )

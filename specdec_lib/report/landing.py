@@ -26,18 +26,15 @@ def alt(found: list[compare.Source]) -> str:
         for source in found
         for row in source.rows
     ]
-    return (
-        "R_GM, the geometric mean of AR time over SpecDec time, with its interval; above 1 is faster. "
-        + "; ".join(points)
-    )
+    start = "R_GM, the geometric mean of AR time over SpecDec time, with its interval; above 1 is faster."
+    return f"{start} {'; '.join(points)}"
 
 
 def caption(found: list[compare.Source]) -> str:
     """What the headline figure shows: hardware, precision, n and spread of every source."""
     each = [f"{source.label}: {source.hardware}; {source.setup}; {source.spread}." for source in found]
     return (
-        "R_GM, the geometric mean over prompt families of AR time / SpecDec time for 64 new tokens; bars "
-        "are intervals "
-        "over families, hollow markers have none; where too few families passed the timing checks, R_GM of all. "
-        + " ".join(each)
+        "R_GM, the geometric mean over prompt families of AR time / SpecDec time for 64 new tokens; bars are "
+        "intervals over families, hollow markers have none; where too few families passed the timing checks, "
+        f"R_GM of all. {' '.join(each)}"
     )

@@ -36,8 +36,6 @@ _MEDIANS = {
     "ar_s": "ar_median_s",
     "spec_s": "spec_median_s",
 }
-
-
 TIES = "not exact: ties pass"
 # Phases about the text itself: with random weights they would measure nothing.
 OF_TEXT = ("acceptance", "relaxed")
@@ -45,15 +43,9 @@ OF_TEXT = ("acceptance", "relaxed")
 
 def having(phase: str, root: Path | None = None) -> list[folders.Results]:
     """The folders that hold the phase's table and join comparisons, those with random weights last."""
-    found = [one for one in folders.joining(root) if (one.folder / f"{phase}.csv").is_file()]
-    return sorted(
-        (one for one in found if not (one.synthetic and phase in OF_TEXT)), key=lambda one: one.synthetic
-    )
-
-
-def read(one: folders.Results, file: str, schema: str) -> folders.Table:
-    """A table of the folder, which must be of the folder's design."""
-    return one.table(file, schema)
+    found = [one for one in folders.joining(root) if one.has(f"{phase}.csv")]
+    found = [one for one in found if not (one.synthetic and phase in OF_TEXT)]
+    return sorted(found, key=lambda one: one.synthetic)
 
 
 def traces(one: folders.Results) -> folders.Table | None:
@@ -61,8 +53,8 @@ def traces(one: folders.Results) -> folders.Table | None:
 
     Cells that a replayed trace does not cover get the profile's own bits, as its runs did.
     """
-    if (one.folder / "traces.csv").is_file():
-        return read(one, "traces.csv", "traces")
+    if one.has("traces.csv"):
+        return one.table("traces.csv", "traces")
     plan = one.profile.mechanisms
     if one.profile.scripted is None or plan is None:
         return None
@@ -88,15 +80,10 @@ def by_family(one: folders.Results, phase: str) -> folders.Table:
     from specdec_lib.ratios import ratios, undisturbed_runs
 
     def derived() -> folders.Table:
-        runs = undisturbed_runs(read(one, f"{phase}.csv", "mechanism"), disturbance(one))
+        runs = undisturbed_runs(one.table(f"{phase}.csv", "mechanism"), one.disturbance)
         return relabelled(one, ratios(runs))
 
     return one.once(f"ratios of {phase}", derived)
-
-
-def disturbance(one: folders.Results) -> float:
-    """The share of a run's time from which on others disturbed it: the design's limit for the folder's device."""
-    return one.design.analysis.thresholds("gpu" if one.cuda else "cpu").undisturbed
 
 
 def relabelled(one: folders.Results, table: folders.Table) -> folders.Table:
@@ -199,26 +186,19 @@ def show_variants(phase: str, published: Published | None = None, root: Path | N
     style.use_style()
     given, found = published_frame(published or {}, root), having(phase, root)
     if len(found) > 1:
-        style.table(
-            side_by_side(found, phase, given),
-            caption=beside_caption(found),
-            csv=[one.csv(f"{phase}.csv") for one in found],
-        )
+        files = [one.csv(f"{phase}.csv") for one in found]
+        style.table(side_by_side(found, phase, given), caption=beside_caption(found), csv=files)
     for one in found:
         cells = by_family(one, phase)
         frame, csv = summarised(cells, one.design.analysis.interval), one.csv(f"{phase}.csv")
         theirs = given if one.profile.k == PUBLISHED_K else given.head(0)  # another k is another experiment
         style.table(variant_table(frame, theirs), caption=caption(one, frame), csv=csv)
-        drawn = "A faint mark is a family, a filled one R_GM" + f", × a published R ({ARTICLE}). " * bool(
-            len(theirs)
-        )
-        drawn = drawn if len(theirs) else drawn + ". "
-        style.figure(
-            dots(cells, frame, theirs), alt=alt(one, frame), caption=drawn + caption(one, frame), csv=csv
-        )
+        cross = f", × a published R ({ARTICLE})" if len(theirs) else ""
+        drawn = f"A faint mark is a family, a filled one R_GM{cross}. {caption(one, frame)}"
+        words = f"R_GM of every variant in {one.label}. {in_words(frame)}"
+        style.figure(dots(cells, frame, theirs), alt=words, caption=drawn, csv=csv)
     if not found and len(given):
-        shown = f"As published: {ARTICLE}."
-        style.table(published_table(given), caption=shown, csv=CSV)
+        style.table(published_table(given), caption=f"As published: {ARTICLE}.", csv=CSV)
     text.say(*missing(phase, root))
 
 
@@ -293,9 +273,7 @@ def variant_table(frame: folders.Table, given: pd.DataFrame | None = None) -> pd
 
 def interval(row: Mapping[str, Any]) -> str:
     """ "0.5 to 0.6", or "none" where the families are too few."""
-    if row["low"] is None or row["low"] != row["low"]:
-        return "none"
-    return f"{number(row['low'])}\u00a0to\u00a0{number(row['high'])}"
+    return "none" if pd.isna(row["low"]) else f"{number(row['low'])}\u00a0to\u00a0{number(row['high'])}"
 
 
 def caption(one: folders.Results, frame: folders.Table) -> str:
@@ -306,7 +284,7 @@ def caption(one: folders.Results, frame: folders.Table) -> str:
 def spread(frame: folders.Table, plan: Interval) -> str:
     """n, repeats, interval and spread of :func:`by_variant`, for captions."""
     sizes = frame.groupby("context", sort=True)["n"].max()
-    each = text.listed(f"{text.families(int(n))} at {text.context_name(int(c))}" for c, n in sizes.items())
+    each = text.listed(f"{text.families(n)} at {text.context_name(c)}" for c, n in sizes.items())
     told = "no interval: too few families"
     if bool(frame["low"].notna().any()):
         told = f"{text.percent(plan.level, 0)} interval ({plan.method}) from {text.families(plan.min_families)} on"
@@ -346,20 +324,13 @@ def conclusions(one: folders.Results, *sentences: str) -> list[str]:
     ]
 
 
-def alt(one: folders.Results, frame: folders.Table) -> str:
-    """The figure in words: every R_GM."""
-    return f"R_GM of every variant in {one.label}. {in_words(frame)}"
-
-
 def in_words(frame: folders.Table) -> str:
     """ "At 2K: delta 0 (real) 0.71; delta 1 (not exact) 0.9." for every context of :func:`by_variant`."""
     parts = []
     for context, part in frame.groupby("context", sort=True):
-        each = (
-            f"{labelled(row['variant'], row['label'])} {number(row['R_GM'])}"
-            for row in part.to_dict("records")
-        )
-        parts.append(f"At {text.context_name(int(context))}: {'; '.join(each)}.")
+        named = zip(part["variant"], part["label"], part["R_GM"], strict=True)
+        each = "; ".join(f"{labelled(variant, label)} {number(R)}" for variant, label, R in named)
+        parts.append(f"At {text.context_name(context)}: {each}.")
     return " ".join(parts)
 
 
@@ -379,25 +350,21 @@ def missing(phase: str, root: Path | None = None) -> list[str]:
     lines = [text.not_measured(f"{phase}, profile `{name}`", f"make runs PROFILE={name}") for name in absent]
     chosen = _profile_for(phase, root)
     command = f"make runs PROFILE={chosen}" + f" INTO=my-{chosen}" * profiles[chosen].committed
-    if (
-        all(one.committed for one in found) and chosen not in absent
-    ):  # the same profile twice would only confuse
+    # the same profile twice would only confuse
+    if all(one.committed for one in found) and chosen not in absent:
         lines.append(text.not_measured(f"{phase} on this machine", command))
     return lines
 
 
 def _profile_for(phase: str, root: Path | None) -> str:
     """The profile with which a reader measures the phase: the quickest on a CPU with real weights."""
-    from specdec_lib.pairs import ALIASES, PAIRS
-
-    having_it = {}
-    for name, entry in folders.read_design(root).profiles.items():
-        pair = ALIASES.get(entry.pair, entry.pair)
-        if phase in entry.phases and not (pair in PAIRS and PAIRS[pair].synthetic):
-            having_it[name] = (entry.device != "cpu", entry.minutes[phase])
+    having_it = {
+        name: (entry.device != "cpu", entry.minutes[phase])
+        for name, entry in folders.read_design(root).profiles.items()
+        if phase in entry.phases and not folders.has_random_weights(entry.pair)
+    }
     return min(having_it, key=lambda name: having_it[name], default="cpu-full")
 
 
 def _median(values: Any) -> float | None:
-    known = values.dropna()
-    return float(known.median()) if len(known) else None
+    return None if values.isna().all() else float(values.median())

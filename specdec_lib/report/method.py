@@ -93,12 +93,9 @@ def checks(root: Path | None = None) -> pd.DataFrame:
 def interval(root: Path | None = None) -> str:
     """How the interval over families is made, in sentences."""
     plan = folders.read_design(root).analysis.interval
-    how = {
-        "t-log": "Student's t on log R",
-        "bca": f"the BCa bootstrap of mean log R, {number(plan.resamples)} resamples, seed {plan.seed}",
-        "percentile": f"the percentile bootstrap of mean log R, {number(plan.resamples)} resamples, seed "
-        f"{plan.seed}",
-    }[plan.method]
+    kind = {"bca": "BCa", "percentile": "percentile"}.get(plan.method, "")
+    how = f"the {kind} bootstrap of mean log R, {number(plan.resamples)} resamples, seed {plan.seed}"
+    how = how if kind else "Student's t on log R"
     return (
         f"The interval is two-sided at {text.percent(plan.level, 0)}: {how}, over families. With fewer than "
         f"{plan.min_families} families, or fewer than {plan.min_repeats} repeats, there is no interval and "
@@ -163,12 +160,11 @@ def hashes(root: Path | None = None) -> pd.DataFrame:
 
 def show_hashes(root: Path | None = None) -> None:
     """The table of hashes, or what makes one."""
-    frame = hashes(root)
     text.say(f"The analysis plan's hash is `{folders.read_design(root).analysis_hash()}`.")
-    if frame.empty:
+    if len(frame := hashes(root)):
+        style.table(frame, caption="Hashes stored with the results.")
+    else:
         text.say(text.not_measured("a measurement, which would carry its own hash"))
-        return
-    style.table(frame, caption="Hashes stored with the results.")
 
 
 def _shown(name: str, value: Any) -> str:

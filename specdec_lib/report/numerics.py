@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from specdec_lib.report import figures, flips, folders, mechanisms, style, text
 from specdec_lib.report.style import number
 from specdec_lib.variants import OPERATIONS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PHASE, FILE = "numerics", "numerics.csv"
 BITS = {"bf16": 8, "fp32": 24}  # of the significand, the hidden one included
@@ -52,20 +49,15 @@ def show_equality(root: Path | None = None) -> None:
 
 def show_summary(root: Path | None = None) -> None:
     """Every folder and precision in one table: first operation, flips, groups of widths; equal tokens beside."""
-    if rows := [row for one, table in _measured(root) for row in summary_rows(one, table)]:
-        each = " ".join(
-            f"{one.label}: {one.hardware}, pair {one.profile.pair}." for one, _ in _measured(root)
-        )
+    found = _measured(root)
+    if rows := [row for one, table in found for row in summary_rows(one, table)]:
+        each = " ".join(f"{one.label}: {one.hardware}, pair {one.profile.pair}." for one, _ in found)
         caption = (
-            "Blocks against single steps, side by side. Flips: of the rows of all widths, which start at "
-            "one place and so "
-            f"hold the same positions again. {each}"
+            "Blocks against single steps, side by side. Flips: of the rows of all widths, which start at one "
+            f"place and so hold the same positions again. {each}"
         )
-        style.table(
-            pd.DataFrame(rows, dtype=object),
-            caption=caption,
-            csv=[one.csv(FILE) for one, _ in _measured(root)],
-        )
+        csv = [one.csv(FILE) for one, _ in found]
+        style.table(pd.DataFrame(rows, dtype=object), caption=caption, csv=csv)
     flips.show_equality_table(root)
 
 
@@ -73,10 +65,8 @@ def summary_rows(one: folders.Results, table: folders.Table) -> list[dict[str, A
     """One row per precision."""
     rows = []
     for dtype, part in table.groupby("dtype", sort=True):
-        first, head = (
-            part[part["first_to_differ"]]["operation"].value_counts(),
-            part[part["operation"] == "head"],
-        )
+        first = part[part["first_to_differ"]]["operation"].value_counts()
+        head = part[part["operation"] == "head"]
         found, flipped = groups(part), int(head["flips_n"].sum())
         shown = (
             "differ between cells" if found is None
@@ -103,12 +93,11 @@ def show_prediction(root: Path | None = None) -> None:
     margin = folders.read_design(root).analysis.margin
     low, high = BITS["bf16"], BITS["fp32"]
     text.say(
-        f"A BF16 number keeps {low} bits, an FP32 number {high}: one rounding moves a value by up to {2.0**-low:.1e} "
-        f"of itself in BF16 and {2.0**-high:.1e} in FP32. So FP32 must show the same operations with "
-        "differences about "
-        f"{2 ** (high - low):,} times smaller, and no flip. In BF16 an argmax may flip only where the two "
-        "best logits "
-        f"are nearer than the frozen margin of {margin.bf16:g}."
+        f"A BF16 number keeps {low} bits, an FP32 number {high}: one rounding moves a value by up to "
+        f"{2.0**-low:.1e} of itself in BF16 and {2.0**-high:.1e} in FP32. So FP32 must show the same "
+        f"operations with differences about {2 ** (high - low):,} times smaller, and no flip. In BF16 an "
+        "argmax may flip only where the two best logits are nearer than the frozen margin of "
+        f"{margin.bf16:g}."
     )
 
 
@@ -118,12 +107,8 @@ def show_finding(root: Path | None = None) -> None:
         text.say(f"**{one.label}.**")
         for name, part in table.groupby("dtype", sort=True):
             dtype = str(name)
-            lines = (
-                first_sentence(part, dtype),
-                alone_sentence(part, dtype),
-                flips.flips_sentence(one, part, dtype),
-            )
-            text.say(" ".join([*lines, groups_sentence(part)]))
+            lines = (first_sentence(part, dtype), alone_sentence(part, dtype))
+            text.say(" ".join([*lines, flips.flips_sentence(one, part, dtype), groups_sentence(part)]))
         text.say(determinism_sentence(table), *(f"- {line}" for line in outcomes(one, table)))
     mechanisms.say_if_unmeasured(PHASE, root)
 
@@ -138,13 +123,12 @@ def show_groups(root: Path | None = None) -> None:
 def told(one: folders.Results, table: folders.Table, dtype: str = "") -> str:
     """Caption: hardware, precision, cells and widths."""
     cells = len(table[["context_tokens", "family"]].drop_duplicates())
-    contexts = text.listed(text.context_name(int(c)) for c in sorted(table["context_tokens"].unique()))
+    contexts = text.listed(text.context_name(c) for c in sorted(table["context_tokens"].unique()))
     widths = f"{table['width'].min()} to {table['width'].max()}"
     precision = f" Compared in {dtype.upper()}." if dtype else ""
     return (
-        f"{one.label}: {one.hardware}, pair {one.profile.pair}.{precision} "
-        f"{text.counted(cells, 'cell')} (family and context; {contexts}), blocks of {widths} rows against "
-        "single steps."
+        f"{one.label}: {one.hardware}, pair {one.profile.pair}.{precision} {text.counted(cells, 'cell')} "
+        f"(family and context; {contexts}), blocks of {widths} rows against single steps."
     )
 
 
@@ -181,8 +165,7 @@ def first_sentence(part: folders.Table, dtype: str) -> str:
     each = text.listed(f"{name} ({n})" for name, n in counts.items())
     return (
         f"In {dtype.upper()} {len(first)} of {number(blocks)} blocks differ from single steps in at least "
-        "one operation. "
-        f"The first operation to differ is {each}, in {where}. {logits_sentence(part)}"
+        f"one operation. The first operation to differ is {each}, in {where}. {logits_sentence(part)}"
     )
 
 
@@ -195,25 +178,18 @@ def logits_sentence(part: folders.Table) -> str:
         return f"The logits of no block are those of single steps, not even those of its first row ({n})."
     return (
         f"The logits of all rows are those of single steps in {same} of {n}, those of the first row in "
-        f"{row}: there the "
-        "difference is rounded away again."
+        f"{row}: there the difference is rounded away again."
     )
 
 
 def outcomes(one: folders.Results, table: folders.Table) -> list[str]:
     """Each claim of :func:`show_prediction` and of the page, held or failed."""
-    alone = {str(dtype): part.groupby("operation", sort=False)["alone_max"].max()
-             for dtype, part in table.groupby("dtype", sort=True)}  # fmt: skip
-    differing = {
-        dtype: [name for name in OPERATIONS if worst.get(name, 0) > 0] for dtype, worst in alone.items()
-    }
+    alone = {str(dtype): _alone(part) for dtype, part in table.groupby("dtype", sort=True)}
+    differing = {dtype: _differing(worst) for dtype, worst in alone.items()}
     wrong = sorted({name for names in differing.values() for name in names} - set(SUMS), key=OPERATIONS.index)
+    also = f"also {text.listed(wrong)}" if wrong else ""
     rows = [
-        (
-            "Only sums over products differ on equal inputs",
-            not wrong,
-            f"also {text.listed(wrong)}" if wrong else "",
-        ),
+        ("Only sums over products differ on equal inputs", not wrong, also),
         ("Every path repeats itself", bool(table["deterministic"].all()), ""),
     ]
     if set(differing) == set(BITS):
@@ -221,11 +197,8 @@ def outcomes(one: folders.Results, table: folders.Table) -> list[str]:
         found = f"BF16: {text.listed(low)}; FP32: {text.listed(high)}"
         rows.append(("Both precisions differ in the same operations", low == high, found))
         factor = 2 ** (BITS["fp32"] - BITS["bf16"])
-        ratio = {
-            name: float(alone["bf16"][name] / alone["fp32"][name])
-            for name in low
-            if name in high and name != "none"
-        }
+        both = [name for name in low if name in high and name != "none"]
+        ratio = {name: float(alone["bf16"][name] / alone["fp32"][name]) for name in both}
         told = text.listed(f"{name} {number(value)}" for name, value in ratio.items())
         rows.append(
             (f"FP32's differences are about {factor:,} times smaller",
@@ -240,40 +213,39 @@ def outcomes(one: folders.Results, table: folders.Table) -> list[str]:
         if limit is None:
             rows.append(("No argmax flips in FP32", not flipped, f"{flipped} rows" if flipped else ""))
         else:
-            held = not flipped or widest <= limit
-            rows.append(
-                (
-                    "In BF16 only near-ties flip",
-                    held,
-                    f"widest margin {number(widest)}" if flipped else "none",
-                )
-            )
+            found = f"widest margin {number(widest)}" if flipped else "none"
+            rows.append(("In BF16 only near-ties flip", not flipped or widest <= limit, found))
     return [
         f"{claim}: {'**held**' if held else '**failed**'}{f' ({found})' if found else ''}."
         for claim, held, found in rows
     ]
 
 
+def _alone(part: folders.Table) -> Any:
+    """The largest difference of each operation on equal inputs."""
+    return part.groupby("operation", sort=False)["alone_max"].max()
+
+
+def _differing(worst: Any) -> list[str]:
+    return [name for name in OPERATIONS if worst.get(name, 0) > 0]
+
+
 def alone_sentence(part: folders.Table, dtype: str) -> str:
     """Whether only sums over products differ on equal inputs, as predicted."""
-    worst = part.groupby("operation", sort=False)["alone_max"].max()
-    differing = [name for name in OPERATIONS if worst.get(name, 0) > 0]
+    differing = _differing(_alone(part))
     if not differing:
         return f"On equal inputs no operation differs in {dtype.upper()}: the width of a block changes nothing here."
     others = [name for name in differing if name not in SUMS]
-    held = (
-        "as predicted, only sums over products"
-        if not others
-        else f"**against the prediction also {text.listed(others)}**, which treat every row alone"
-    )
+    held = "as predicted, only sums over products"
+    if others:
+        held = f"**against the prediction also {text.listed(others)}**, which treat every row alone"
     return (
         f"On equal inputs {text.listed(differing)} {'differs' if len(differing) == 1 else 'differ'}: {held}."
     )
 
 
 def groups_table(table: folders.Table) -> pd.DataFrame:
-    """Per precision and width: with which smaller width the first row's logits are the very same, in how "
-    "many cells."""
+    """Per precision and width: with which smaller width the first row's logits agree, in how many cells."""
     head: Any = table[table["operation"] == "head"]
     rows = []
     for (dtype, width), part in head.groupby(["dtype", "width"], sort=True):
@@ -322,15 +294,12 @@ def determinism_sentence(table: folders.Table) -> str:
     return f"**Run again, {names} gave other numbers**: a path is not deterministic."
 
 
-def figure(table: folders.Table) -> Figure:
-    """Operations on y, the largest difference on a log x axis; filled alone, hollow chained, a series "
-    "per precision."""
-    import matplotlib.pyplot as plt
-
+def figure(table: folders.Table) -> figures.Figure:
+    """Operations on y, the largest difference on a log x axis; filled alone, hollow chained; by precision."""
     worst: Any = table.groupby(["dtype", "operation"], sort=True)[["alone_max", "chained_max"]].max()
     values = [v for v in worst.to_numpy().ravel() if v > 0]
     zero = min(values, default=1.0) / 10
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 4.0))
+    fig, ax = figures.axes(4.0)
     for index, dtype in enumerate(dict.fromkeys(worst.index.get_level_values(0))):
         look = style.SERIES[index]
         at = [i + (index - 0.5) * 0.3 for i in range(len(OPERATIONS))]
@@ -346,20 +315,18 @@ def figure(table: folders.Table) -> Figure:
     ax.set_yticks(range(len(OPERATIONS)), OPERATIONS)
     ax.set_ylim(len(OPERATIONS) - 0.4, -1.2)
     ax.set_xlabel("largest absolute difference to single steps, log scale")
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=9)
-    fig.tight_layout()
-    return fig
+    return figures.finished(fig, ncols=4)
 
 
 def figure_words(table: folders.Table) -> str:
     """The figure for a reader who cannot see it."""
     parts = []
     for dtype, part in table.groupby("dtype", sort=True):
-        worst = part.groupby("operation", sort=False)["alone_max"].max()
+        worst = _alone(part)
         shown = "; ".join(f"{name} {number(float(worst[name]))}" for name in OPERATIONS if name in worst)
         parts.append(f"{str(dtype).upper()}, alone: {shown}.")
     return " ".join(parts)
 
 
 def _measured(root: Path | None) -> list[tuple[folders.Results, folders.Table]]:
-    return [(one, mechanisms.read(one, FILE, "numerics")) for one in mechanisms.having(PHASE, root)]
+    return [(one, one.table(FILE, "numerics")) for one in mechanisms.having(PHASE, root)]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from specdec_lib.costmodel import PUBLISHED_K, PUBLISHED_TOKENS, counts_from_trace
 from specdec_lib.report import audit, folders, mechanisms, published, style, text
-from specdec_lib.report.costline import FIT, line_at
+from specdec_lib.report.costline import lines
 from specdec_lib.report.style import number
 from specdec_lib.stats import geometric_mean
 
@@ -25,8 +25,7 @@ PUBLISHED = {
 # The article gives no step count; the audit takes it at its word and divides by the tokens.
 COUNTED = (
     f"(Its rows count N = {PUBLISHED_TOKENS} steps, as it divides by tokens; ours N - 1, since the first "
-    "token comes from "
-    f"the prefill: {100 / PUBLISHED_TOKENS:.1f} % between the two.)"
+    f"token comes from the prefill: {100 / PUBLISHED_TOKENS:.1f} % between the two.)"
 )
 _FEWEST = 3  # cells from which a difference of times is judged
 _CARRY = 2  # families of a context from which it is judged whether perfect acceptance pays
@@ -44,7 +43,11 @@ def show_rounds(phase: str, root: Path | None = None) -> None:
         told = round_sentences(mechanisms.by_family(one, phase), one.profile.new_tokens)
         text.say(f"**{one.label}**, k = {one.profile.k}. {' '.join(told)}")
     if not mechanisms.having(phase, root):
-        text.say(text.not_measured("the rounds of these runs", f"make runs PROFILE={_profile(phase, root)}"))
+        profiles = folders.read_design(root).profiles.items()
+        names = (name for name, entry in profiles if entry.committed and phase in entry.phases)
+        text.say(
+            text.not_measured("the rounds of these runs", f"make runs PROFILE={next(names, 'cpu-full')}")
+        )
 
 
 def round_sentences(cells: Table, new_tokens: int) -> list[str]:
@@ -52,18 +55,15 @@ def round_sentences(cells: Table, new_tokens: int) -> list[str]:
     told = []
     for variant, part in cells.groupby("variant", sort=False):
         first = part.iloc[0]
-        counts = counts_from_trace(
-            [True] * new_tokens, int(first["k"]), new_tokens, first["formulation"], bool(first["bonus"])
-        )
+        bits, k = [True] * new_tokens, int(first["k"])
+        counts = counts_from_trace(bits, k, new_tokens, first["formulation"], bool(first["bonus"]))
         right = int((part["rounds_n"] == counts.rounds).sum())
         name = mechanisms.labelled(str(variant), first["label"])
+        cells_n = len(part)
+        where = text.in_all(cells_n, "cell")
+        where = where if right == cells_n else f"in {right} of {text.counted(cells_n, 'cell')} only"
         told.append(
-            f"*{name}*: {int(counts.rounds)} rounds for {new_tokens} tokens by arithmetic, measured "
-            + (
-                f"{text.in_all(len(part), 'cell')}."
-                if right == len(part)
-                else f"in {right} of {text.counted(len(part), 'cell')} only."
-            )
+            f"*{name}*: {int(counts.rounds)} rounds for {new_tokens} tokens by arithmetic, measured {where}."
         )
     return told
 
@@ -76,13 +76,11 @@ def show_all_accept(root: Path | None = None) -> None:
     for one in mechanisms.having(ALL, root):
         cells = mechanisms.by_family(one, ALL)
         text.say(*_of(one, [*gain_sentences(cells, root), *other_text_sentences(cells, (PLAIN, BONUS))]))
-        free = mechanisms.by_family(one, FREE) if (one.folder / f"{FREE}.csv").is_file() else None
-        if free is None:
-            text.say(
-                text.not_measured("the cost of a verification alone", f"make runs PROFILE={one.profile.name}")
-            )
+        if not one.has(f"{FREE}.csv"):
+            command = f"make runs PROFILE={one.profile.name}"
+            text.say(text.not_measured("the cost of a verification alone", command))
             continue
-        frame = draft_costs(cells, free, one.profile.new_tokens)
+        frame = draft_costs(cells, mechanisms.by_family(one, FREE), one.profile.new_tokens)
         if frame.empty:
             continue
         caption = (
@@ -91,7 +89,7 @@ def show_all_accept(root: Path | None = None) -> None:
             "round's overhead inside."
         )
         style.table(draft_cost_table(frame, one.label, root), caption=caption, csv=one.csv(f"{ALL}.csv"))
-        text.say(*_of(one, draft_cost_sentences(frame, _fitted_c(one))))
+        text.say(*_of(one, draft_cost_sentences(frame, {c: line.c for c, line in lines(one).items()})))
     text.say(*published_c_sentence(root))
 
 
@@ -102,38 +100,29 @@ def _of(one: folders.Results, told: list[str]) -> list[str]:
 
 def gain_sentences(cells: Table, root: Path | None = None) -> list[str]:
     """The bonus against none, beside the published; the draft's own text against the imposed one."""
-    theirs = []
-    for context in sorted({int(c) for c in published.confirmatory(root)["context_tokens"]}):
-        with_bonus, without = (
-            mechanisms.published_value(p, "R", context, root) for p in ("all-accept-bonus", "all-accept")
-        )
-        if with_bonus and without:
-            theirs.append(with_bonus / without)
+    theirs = published_quotients("all-accept-bonus", "all-accept", root)
     bonus = _quotients(cells, BONUS, PLAIN)
     if not bonus:
         return []
     gains = [(q - 1) * 100 for q in bonus.values()]
+    does = f"makes generation {text.span(gains)} % faster"
+    does = (
+        f"changes the speed by {text.span(gains)} %, not in one direction"
+        if min(gains) < 0 < max(gains)
+        else does
+    )
     told = [
-        (
-            f"With everything accepted the bonus token changes the speed by {text.span(gains)} %, not in one direction "
-            f"(synthetic; {_contexts(bonus)}). "
-            if min(gains) < 0 < max(gains)
-            else f"With everything accepted the bonus token makes generation {text.span(gains)} % faster (synthetic; "
-            f"{_contexts(bonus)}). "
-        )
-        + f"Published: {text.span((q - 1) * 100 for q in theirs)} %."
+        f"With everything accepted the bonus token {does} (synthetic; "
+        f"{text.listed(map(text.context_name, bonus))}). Published: "
+        f"{text.span((q - 1) * 100 for q in theirs)} %."
     ]
     own = _quotients(cells, TEXT, PLAIN)
     if own:
         equal: Any = cells[cells["variant"] == TEXT]["equal_share"]
         same = all(abs(1 / q - 1) <= _SAME for q in own.values())
-        so = (
-            "which text is committed does not enter the cost"
-            if same
-            else "here the two are not the same cost"
-            if len(equal) >= _FEWEST
-            else "so few cells do not tell the costs apart"
-        )
+        few = len(equal) < _FEWEST
+        so = "so few cells do not tell the costs apart" if few else "here the two are not the same cost"
+        so = "which text is committed does not enter the cost" if same else so
         told.append(
             "Committing the draft's own text, as the article did (oracle), takes "
             f"{text.span(1 / q for q in own.values())} times the time of the imposed run: {so}. "
@@ -149,10 +138,8 @@ def other_text_sentences(cells: Table, variants: tuple[str, ...]) -> list[str]:
     other = one_each[one_each["first_divergence_tokens"].notna()]
     if other.empty:
         return []
-    where = text.listed(
-        f"{row['family']} at {text.context_name(int(row['context_tokens']))}"
-        for row in other.to_dict("records")
-    )
+    at = zip(other["family"], other["context_tokens"], strict=True)
+    where = text.listed(f"{family} at {text.context_name(context)}" for family, context in at)
     return [
         f"In {text.counted(len(other), 'cell')} of {len(one_each)} ({where}) the recorded text is not what AR writes "
         "in this mode. Counts and times are those of the recorded text."
@@ -195,14 +182,12 @@ def draft_cost_table(frame: Table, label: str, root: Path | None = None) -> Tabl
     ours = [{"source": label} | row for row in frame.to_dict("records")]
     return pd.DataFrame(
         {
-            "context": text.context_name(int(row["context_tokens"])),
+            "context": text.context_name(row["context_tokens"]),
             "source": row["source"],
             "families": row.get("n", "not stated"),
             "v (oracle)": row["v"],
             "c by the formula (synthetic; article: oracle)": row["c_formula"],
-            "c per counted forward (synthetic)": number(row["c_counted"])
-            if "c_counted" in row
-            else "not stated",
+            "c per counted forward (synthetic)": number(row.get("c_counted", "not stated")),
             "largest c with R = 1 (by v)": row["c_limit"],
         }
         for row in [*theirs, *ours]
@@ -222,8 +207,8 @@ def draft_cost_sentences(frame: Table, fitted: dict[int, float]) -> list[str]:
         f"Here a draft forward costs {text.span(frame['c_formula'])} AR steps by the formula and may cost "
         f"at most {text.span(frame['c_limit'])}: without bonus, {where} (synthetic)."
     ]
-    beside = [(row["c_counted"], fitted[row["context_tokens"]]) for row in frame.to_dict("records")
-              if row["context_tokens"] in fitted]  # fmt: skip
+    counted = zip(frame["c_counted"], frame["context_tokens"], strict=True)
+    beside = [(c, fitted[context]) for c, context in counted if context in fitted]
     if beside:
         told.append(
             f"The cost line, fitted on other texts, gives c = {text.span(f for _, f in beside)}; per "
@@ -265,6 +250,15 @@ def published_c_sentence(root: Path | None = None) -> list[str]:
     ]
 
 
+def published_quotients(phase: str, against: str, root: Path | None = None) -> list[float]:
+    """R of one published phase over R of another, per context of the audit that states both."""
+    pairs = [
+        [mechanisms.published_value(p, "R", row["context_tokens"], root) for p in (phase, against)]
+        for row in audit.rows(root)
+    ]
+    return [R / other for R, other in pairs if R and other]
+
+
 def _quotients(cells: Table, variant: str, against: str) -> dict[int, float]:
     """Geometric mean over families of R(variant) / R(against), per context."""
     found = {}
@@ -273,19 +267,3 @@ def _quotients(cells: Table, variant: str, against: str) -> dict[int, float]:
         if variant in R and against in R:
             found[int(context)] = geometric_mean(R[variant] / R[against])
     return found
-
-
-def _contexts(found: dict[int, float]) -> str:
-    return text.listed(text.context_name(context) for context in found)
-
-
-def _fitted_c(one: folders.Results) -> dict[int, float]:
-    if not (one.folder / FIT).is_file():
-        return {}
-    fit = mechanisms.read(one, FIT, "cost-fit")
-    return {int(c): line_at(fit, int(c)).c for c in fit["context_tokens"].unique()}
-
-
-def _profile(phase: str, root: Path | None) -> str:
-    names = folders.read_design(root).profiles
-    return next((n for n, entry in names.items() if entry.committed and phase in entry.phases), "cpu-full")

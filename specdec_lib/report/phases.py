@@ -49,16 +49,11 @@ def published_frame(names: Published, root: Path | None = None) -> pd.DataFrame:
 def published_table(given: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFrame:
     """The published numbers alone; what the article does not give reads "not stated"."""
     columns = list(columns) or ["context", "variant", "acceptance", "published R"]
-    rows = [
-        dict.fromkeys(columns, "not stated")
-        | {
-            "context": text.context_name(row["context"]),
-            "variant": row["variant"],
-            "acceptance": "not stated"
-            if row["acceptance"] != row["acceptance"]
-            else number(row["acceptance"]),
-            "published R": number(row["R"]),
-        }
-        for row in given.to_dict("records")
-    ]
+    rows = []
+    for row in given.to_dict("records"):
+        accepted = row["acceptance"]
+        shown = {"context": text.context_name(row["context"]), "variant": row["variant"]}
+        shown["acceptance"] = "not stated" if accepted != accepted else number(accepted)
+        shown["published R"] = number(row["R"])
+        rows.append(dict.fromkeys(columns, "not stated") | shown)
     return pd.DataFrame(rows, columns=columns, dtype=object)

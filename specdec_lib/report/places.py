@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from specdec_lib.report import figures, folders, mechanisms, style, text
-from specdec_lib.report.acceptance import FILE, cells_told, measured, say_missing
+from specdec_lib.report.acceptance import FILE, PHASE, cells_told, measured
 from specdec_lib.report.style import number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Table = folders.Table
 _Z = 1.96  # of a two-sided 95 % normal interval
@@ -43,7 +39,7 @@ def show(root: Path | None = None) -> None:
             csv=one.csv(FILE),
         )  # fmt: skip
         text.say(*mechanisms.conclusions(one, told))
-    say_missing(root)
+    mechanisms.say_if_unmeasured(PHASE, root)
 
 
 def positions(proposals: Table) -> Table:
@@ -103,12 +99,11 @@ def position_sentence(frame: Table) -> str:
     )
 
 
-def positions_figure(frame: Table) -> Figure:
+def positions_figure(frame: Table) -> figures.Figure:
     """Both shares over the place, with what one alpha would give."""
-    import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
 
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 3.4))
+    fig, ax = figures.axes(3.4)
     known = frame[frame["reached_n"] > 0]
     alpha = counted_alpha(frame) or 0.0
     spread = [known["conditional"] - known["low"], known["high"] - known["conditional"]]
@@ -130,9 +125,7 @@ def positions_figure(frame: Table) -> Figure:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("place in the block")
     ax.set_ylabel("share accepted")
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1, fontsize=9)
-    fig.tight_layout()
-    return fig
+    return figures.finished(fig, ncols=1)
 
 
 def wilson(hits: int, n: int, z: float = _Z) -> tuple[float | None, float | None]:

@@ -1,19 +1,16 @@
-"""The cost lines of all regimes on one plot: c against v, where R crosses 1, the published pair's layers "
-"and bytes."""
+"""The cost lines of all regimes on one plot: c against v, where R is 1, the published layers and bytes."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from specdec_lib.costmodel import PUBLISHED_TOKENS
 from specdec_lib.report import audit, figures, published, regimes, style, text
 from specdec_lib.report.costline import c_follows
 from specdec_lib.report.regimes import Engine, Point
 from specdec_lib.report.style import number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def show(root: Path | None = None) -> None:
@@ -31,14 +28,11 @@ def show(root: Path | None = None) -> None:
         f"{published.HARDWARE}. {'. '.join(hardware.values())}."
     )
     told = sentences(found, root)
-    style.figure(
-        figure(found, alpha), alt="c against v for every regime. " + " ".join(told), caption=caption, csv=csv
-    )
+    alt = f"c against v for every regime. {' '.join(told)}"
+    style.figure(figure(found, alpha), alt=alt, caption=caption, csv=csv)
     caption = (
         f"Every regime's cost line at the published acceptance of its context (alpha = {acceptances(found, root)}). "
-        "One k known: a run's stages tell the cost of its own blocks alone. "
-        + ". ".join(hardware.values())
-        + "."
+        f"One k known: a run's stages tell the cost of its own blocks alone. {'. '.join(hardware.values())}."
     )
     style.table(regimes.cost_table(found, root), caption=caption, csv=csv)
     text.say(*told)
@@ -72,26 +66,21 @@ def sentences(found: list[Point], root: Path | None = None) -> list[str]:
         layers, share = mine[0].layers, [point.share for point in mine]
         R = [point.R(regimes.alpha_at(point.context, root)) for point in mine]
         every = " at every context" * (len(mine) > 1)
-        side = (
-            f"above 1{every}" if min(R) > 1 else f"below 1{every}" if max(R) < 1 else "not on one side of 1"
-        )
+        side = f"above 1{every}" if min(R) > 1 else f"below 1{every}"
+        side = side if min(R) > 1 or max(R) < 1 else "not on one side of 1"
         costs = f"c = {text.span(c)} (layers {number(layers)}, bytes {text.span(share)})"
         by_the_line = f"by the line R is {text.span(R)} at the published acceptance"
         one = mine[0].results
-        said = (
-            f"{costs}, {by_the_line}: a quick look, described and not judged."
-            if one and one.quick
-            else f"{costs}: {c_follows(c, layers, share)}; {by_the_line}, {side}."
-        )
+        said = f"{costs}: {c_follows(c, layers, share)}; {by_the_line}, {side}."
+        if one and one.quick:
+            said = f"{costs}, {by_the_line}: a quick look, described and not judged."
         told.append(f"*{source}* ({mine[0].engine}): {said}")
     return told
 
 
-def figure(found: list[Point], alpha: float) -> Figure:
+def figure(found: list[Point], alpha: float) -> figures.Figure:
     """c on x, v on y: a look per source, a line per engine."""
-    import matplotlib.pyplot as plt
-
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 4.6))
+    fig, ax = figures.axes(4.6)
     top = max(max(point.v for point in found) * 1.15, 1.6)
     right = max(max(point.c for point in found) * 1.12, 1.0)
     low = min(0.8, min(point.v for point in found) * 0.95)
@@ -139,7 +128,5 @@ def _name_line(ax: Any, name: str, x: list[float], y: list[float], bounds: tuple
 
 
 def _edge(engine: Engine, alpha: float, right: float) -> tuple[list[float], list[float]]:
-    from specdec_lib.costmodel import PUBLISHED_TOKENS
-
     v = regimes.edge(engine, alpha, PUBLISHED_TOKENS)
     return [0.0, right], [v(0.0), v(right)]

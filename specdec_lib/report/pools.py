@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from specdec_lib.report import figures, folders, style, text
 from specdec_lib.report.style import number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Table = folders.Table
 DRAFT, VERIFY = "draft chain", "verification"
@@ -26,7 +23,7 @@ def pools_table(table: Table) -> pd.DataFrame:
     for (variant, context), here in part.groupby(["variant", "context_tokens"], sort=False):
         by = {row["quantity"]: row for row in here.to_dict("records")}
         rows.append(
-            {"cache": str(variant), "context": text.context_name(int(str(context)))}
+            {"cache": str(variant), "context": text.context_name(context)}
             | {f"GiB per graph, {name}": _size(_value(by, f"pool of a graph, {name}")) for name in GRAPHS}
             | {
                 "captured": f"{number(int(_value(by, 'graphs captured') or 0))} of "
@@ -69,10 +66,8 @@ def memory(table: Table) -> list[str]:
             f"{number(whole(least))} would fit."
         )
     for kind, rows in full.groupby("variant", sort=False):
-        where = text.listed(
-            f"{number(int(row['value']))} at {text.context_name(int(row['context_tokens']))}"
-            for row in rows.to_dict("records")
-        )
+        at = zip(rows["value"], rows["context_tokens"], strict=True)
+        where = text.listed(f"{number(int(n))} at {text.context_name(context)}" for n, context in at)
         told.append(f"With this cache memory runs out: {kind}; after {where}.")
     told += _published(table)
     near = nearest(table)
@@ -95,10 +90,8 @@ def _by_pools(table: Table) -> int | None:
 
 def _published(table: Table) -> list[str]:
     """What the published pools come to under the cap, beside what was captured."""
-    by_pools, stated = (
-        _by_pools(table),
-        pick(table, "per position", "graphs that fit under the cap")["published_low"],
-    )
+    by_pools = _by_pools(table)
+    stated = pick(table, "per position", "graphs that fit under the cap")["published_low"]
     if by_pools is None or stated.empty:
         return []
     captured = int(stated.iloc[0])
@@ -120,32 +113,26 @@ def nearest(table: Table) -> dict[str, Any] | None:
             continue
         off = max(abs(math.log(p["value"] / p["published_low"])) for p in pools.values())
         if best is None or off < best[0]:
-            shown = {name: float(p["value"]) for name, p in pools.items()}
-            best = (
-                off,
-                shown | {"variant": str(variant), "context": int(str(context)), "factor": math.exp(off)},
-            )
+            cache = {"variant": str(variant), "context": int(str(context)), "factor": math.exp(off)}
+            best = off, cache | {name: float(p["value"]) for name, p in pools.items()}
     return best[1] if best else None
 
 
-def figure(table: Table) -> Figure:
+def figure(table: Table) -> figures.Figure:
     """Kinds of cache on y, GiB per graph on a log x axis, a marker per graph; lines where the published pools lie.
     Without pools (no GPU): what a run counts."""
-    import matplotlib.pyplot as plt
-
     part = table[table["part"] == "per position"]
     if part.empty:
         return _counts(table)
     kinds = list(dict.fromkeys(part["variant"]))
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 3.4))
+    fig, ax = figures.axes(3.4)
     for index, name in enumerate(GRAPHS):
         look = style.SERIES[index]
         rows = pick(table, "per position", f"pool of a graph, {name}")
         rows = rows[rows["value"] > 0]
         at = [kinds.index(kind) + (index - 0.5) * 0.3 for kind in rows["variant"]]
-        ax.plot(
-            rows["value"], at, look.marker, color=look.colour, linestyle="none", label=f"{name}, per context"
-        )
+        label = f"{name}, per context"
+        ax.plot(rows["value"], at, look.marker, color=look.colour, linestyle="none", label=label)
         if len(rows):
             stated = float(rows["published_low"].iloc[0])
             ax.axvline(stated, color=look.colour, linestyle=look.line, marker="", label=f"{name}, published")
@@ -153,16 +140,12 @@ def figure(table: Table) -> Figure:
     ax.set_yticks(range(len(kinds)), [kind.replace(", ", ",\n") for kind in kinds])
     ax.set_ylim(len(kinds) - 0.5, -0.5)
     ax.set_xlabel("GiB per graph, log scale")
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=9)
-    fig.tight_layout()
-    return fig
+    return figures.finished(fig, ncols=2)
 
 
-def _counts(table: Table) -> Figure:
-    import matplotlib.pyplot as plt
-
+def _counts(table: Table) -> figures.Figure:
     rows = _counted(table)
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 2.6))
+    fig, ax = figures.axes(2.6)
     ax.barh(list(rows), list(rows.values()), color=style.SPEC.colour)
     ax.invert_yaxis()
     ax.set_xlabel("count, the largest over contexts")
@@ -200,12 +183,8 @@ def pick(table: Table, part: str, quantity: str, **where: Any) -> Table:
 
 def counts_span(values: Any) -> str:
     """The range of whole numbers; "not measured" for none."""
-    known = sorted({int(value) for value in values.dropna()})
-    return (
-        text.span(known)
-        if not known
-        else " to ".join(number(v) for v in dict.fromkeys((known[0], known[-1])))
-    )
+    known = sorted(int(value) for value in values.dropna())
+    return " to ".join(map(number, dict.fromkeys((known[0], known[-1])))) if known else style.NOT_MEASURED
 
 
 def whole(value: float | None) -> int | None:

@@ -32,10 +32,8 @@ def phases(root: Path | None = None) -> pd.DataFrame:
 def phase_value(table: pd.DataFrame, phase: str, quantity: str, context: int | None = None) -> float:
     """One number of the phases table; ``context`` None picks the one that is for all or not stated."""
     chosen: Any = table[(table["phase"] == phase) & (table["quantity"] == quantity)]
-    chosen = chosen[
-        chosen["context_tokens"].isna() if context is None else chosen["context_tokens"].eq(context)
-    ]
-    return float(chosen["value"].item())
+    at = chosen["context_tokens"]
+    return float(chosen[at.isna() if context is None else at.eq(context)]["value"].item())
 
 
 def summary(root: Path | None = None, k: int = 4) -> pd.DataFrame:
@@ -44,15 +42,10 @@ def summary(root: Path | None = None, k: int = 4) -> pd.DataFrame:
     Rounds and target calls were published as ranges over all contexts; the middle of each range stands here.
     """
     table, detail = confirmatory(root), phases(root)
-    middle = {
-        name: (
-            phase_value(detail, "confirmatory", f"{name}_min")
-            + phase_value(detail, "confirmatory", f"{name}_max")
-        )
-        / 2
-        for name in ("rounds", "target_calls")
-    }
-    rows = []
+    middle, rows = {}, []
+    for name in ("rounds", "target_calls"):
+        ends = [phase_value(detail, "confirmatory", f"{name}_{end}") for end in ("min", "max")]
+        middle[f"{name}_median"] = sum(ends) / 2
     for row in table.to_dict("records"):
         alpha = alpha_from_acceptance(row["acceptance_median"], k)
         rows.append(
@@ -61,8 +54,7 @@ def summary(root: Path | None = None, k: int = 4) -> pd.DataFrame:
                 "verdict": verdict(row["low"], row["high"]),
                 "alpha_median": alpha,
                 "tokens_per_round_median": expected_tokens_per_round(alpha, k),
-                "rounds_median": middle["rounds"],
-                "target_calls_median": middle["target_calls"],
             }
+            | middle
         )
     return pd.DataFrame(rows)

@@ -21,26 +21,21 @@ def show_exclusions(found: list[compare.Source]) -> None:
         frame = exclusions(one)
         text.say(exclusion_sentence(one))
         if not frame.empty:
-            style.table(
-                frame,
-                caption=f"Failed checks in {one.label}.",
-                csv=one.csv(f"confirmatory-{one.contexts[0]}.csv"),
-            )
+            style.table(frame, caption=f"Failed checks in {one.label}.", csv=one.runs_csv)
 
 
 def exclusions(one: folders.Results) -> pd.DataFrame:
     """One row per failed check of a cell: check, value, limit, note."""
     table = one.exclusions
-    pairs = [
-        # how many outputs; all others are shares
-        (number(row["value"]), number(row["limit"]))
-        if row["check"] == "deterministic"
-        else apart(row["value"], row["limit"])
-        for row in table.to_dict("records")
-    ]
-    shown = {name: [pair[place] for pair in pairs] for place, name in enumerate(("value", "limit"))}
-    table = table.assign(context=[text.context_name(context) for context in table["context_tokens"]], **shown)
-    return pd.DataFrame(table[["context", "family", "check", "value", "limit", "note"]])
+    rows = []
+    for row in table.to_dict("records"):
+        value, limit = row["value"], row["limit"]
+        counted = row["check"] == "deterministic"  # how many outputs; all others are shares
+        shown = (number(value), number(limit)) if counted else apart(value, limit)
+        rows.append(
+            (text.context_name(row["context_tokens"]), row["family"], row["check"], *shown, row["note"])
+        )
+    return pd.DataFrame(rows, columns=["context", "family", "check", "value", "limit", "note"])
 
 
 def apart(value: float, limit: float) -> tuple[str, str]:
@@ -58,12 +53,8 @@ def exclusion_sentence(one: folders.Results) -> str:
         f"**{one.label}.** {kept} of {text.counted(len(cells), 'cell')} (family and context) are in the "
         f"inference."
     ]
-    lines += (
-        [f"Failed: {text.listed(f'{name} ({n})' for name, n in failed.items())}."]
-        if len(failed)
-        else ["No check failed."]
-    )
-    lines += [*_aside(one), *order_sentences(one)]
+    each = text.listed(f"{name} ({n})" for name, n in failed.items())
+    lines += [f"Failed: {each}." if each else "No check failed.", *_aside(one), *order_sentences(one)]
     if unknown:
         lines.append(
             f"Not computable with {text.counted(one.profile.repeats, 'repeat')}: {text.listed(unknown)}."
@@ -75,11 +66,11 @@ def _aside(one: folders.Results) -> list[str]:
     """How many runs others disturbed so that they were measured again, and how far that is seen in runs so short."""
     if "set_aside_n" not in one.runs:
         return []
-    limit = one.design.analysis.thresholds("gpu" if one.cuda else "cpu").undisturbed
     told = (
         f"{text.counted(int(one.runs['set_aside_n'].sum()), 'run')} in which others took more than "
-        f"{text.percent(limit)} of the time ({number(UNSEEN_S * 1000)} ms not counted: ticks) set aside and measured "
-        f"again, each at most {text.counted(one.profile.repeat_disturbed, 'time')}; the job files keep them."
+        f"{text.percent(one.disturbance)} of the time ({number(UNSEEN_S * 1000)} ms not counted: ticks) set "
+        f"aside and measured again, each at most {text.counted(one.profile.repeat_disturbed, 'time')}; the "
+        "job files keep them."
     )
     typical = float(one.runs["decode_s"].median())
     if _HARDLY * typical < UNSEEN_S:
@@ -119,9 +110,8 @@ def show_sensitivity(found: list[compare.Source]) -> None:
     for one in _measured_or_say(found):
         if one.quick:
             continue
-        csv = one.csv(f"confirmatory-{one.contexts[0]}.csv")
         frame, stable = sensitivity(one)
-        style.table(frame, caption=f"{one.label}: R_GM under other choices.", csv=csv)
+        style.table(frame, caption=f"{one.label}: R_GM under other choices.", csv=one.runs_csv)
         text.say(stable)
 
 
@@ -132,41 +122,24 @@ def sensitivity(one: folders.Results) -> tuple[pd.DataFrame, str]:
     table: Any = sensitivity_table(one.families, one.design)
     rows, changes, gained, verdicts = [], [], [], []
     for context, part in table.groupby("context_tokens", sort=True):
-        name = text.context_name(int(context))  # pyright: ignore[reportArgumentType]
+        name = text.context_name(context)
         main = part.loc[part["variant"] == "inference", "verdict"].iloc[0]
         without = part[part["variant"].str.startswith("without ")]
         for row in part[~part["variant"].str.startswith("without ")].to_dict("records"):
-            rows.append(
-                {
-                    "context": name,
-                    "choice": row["variant"],
-                    "families": row["n"],
-                    "R_GM": text.estimate(row),
-                    "verdict": row["verdict"],
-                }
-            )
+            rows.append((name, row["variant"], row["n"], text.estimate(row), row["verdict"]))
         if len(without):
-            seen = dict.fromkeys(without["verdict"])
-            rows.append(
-                {
-                    "context": name,
-                    "choice": "leave one family out",
-                    "families": int(without["n"].max()),
-                    "R_GM": text.span(without["R_GM"]),
-                    "verdict": ", ".join(map(style.verdict, seen)),
-                }
-            )
-        other = part[~part["verdict"].isin([main, _NONE])]
-        found = [
-            f"{row['variant']} at {name} ({style.verdict(row['verdict'])})"
-            for row in other.to_dict("records")
-        ]
+            seen = ", ".join(map(style.verdict, dict.fromkeys(without["verdict"])))
+            n, R = int(without["n"].max()), text.span(without["R_GM"])
+            rows.append((name, "leave one family out", n, R, seen))
+        other = part[~part["verdict"].isin([main, _NONE])].to_dict("records")
+        found = [f"{row['variant']} at {name} ({style.verdict(row['verdict'])})" for row in other]
         verdicts.append(main)
         if main == _NONE:  # what has no verdict cannot get another one
             gained += found
         else:
             changes += found
-    return pd.DataFrame(rows), _choices_told(changes, gained, any(main != _NONE for main in verdicts))
+    frame = pd.DataFrame(rows, columns=["context", "choice", "families", "R_GM", "verdict"])
+    return frame, _choices_told(changes, gained, any(main != _NONE for main in verdicts))
 
 
 def _choices_told(changes: list[str], gained: list[str], any_verdict: bool) -> str:
@@ -182,10 +155,9 @@ def _choices_told(changes: list[str], gained: list[str], any_verdict: bool) -> s
 def show_memory(found: list[compare.Source]) -> None:
     """Peak resident memory and load by others."""
     if ours := _measured_or_say(found):
-        csv = [one.csv(f"confirmatory-{one.contexts[0]}.csv") for one in ours]
         caption = "Largest over the processes of each context."
         caption += " GPU memory: what the process's tensors took." * any(one.cuda for one in ours)
-        style.table(memory(ours), caption=caption, csv=csv)
+        style.table(memory(ours), caption=caption, csv=[one.runs_csv for one in ours])
 
 
 def memory(found: list[folders.Results]) -> pd.DataFrame:
@@ -195,7 +167,7 @@ def memory(found: list[folders.Results]) -> pd.DataFrame:
         for context, part in one.runs.groupby("context_tokens", sort=True):
             rows.append(
                 {
-                    "context": text.context_name(int(context)),  # pyright: ignore[reportArgumentType]
+                    "context": text.context_name(context),
                     "results": one.label,
                     "peak host memory, GiB": float(part["peak_rss_bytes"].max()) / 2**30,
                     "peak GPU memory, GiB": float(part["gpu_peak_bytes"].max()) / 2**30
@@ -211,7 +183,7 @@ def memory(found: list[folders.Results]) -> pd.DataFrame:
 
 
 def _measured_or_say(found: list[compare.Source]) -> list[folders.Results]:
-    ours = [source.results for source in found if source.results]
+    ours = compare.ours(found)
     if not ours:
         text.say(text.not_measured("these runs"))
     return ours

@@ -21,8 +21,8 @@ from specdec_lib.costmodel import (
     predicted_R,
 )
 from specdec_lib.guesses import draft_costs
-from specdec_lib.report import audit, compare, folders, mechanisms, published, style, text
-from specdec_lib.report.costline import FIT, Line, line_at
+from specdec_lib.report import audit, compare, folders, published, style, text
+from specdec_lib.report.costline import FIT, Line, lines
 from specdec_lib.report.style import number
 from specdec_lib.stats import geometric_mean
 
@@ -45,8 +45,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Point:
-    """A regime at one context, in AR steps: a draft forward ``c``, a verification ``v``, a round's "
-    "overhead inside."""
+    """A regime at one context, in AR steps: a draft forward ``c``, a verification with overhead ``v``."""
 
     source: str
     context: int
@@ -106,12 +105,12 @@ def alpha_at(context: int, root: Path | None = None) -> float:
 
 def points(root: Path | None = None) -> list[Point]:
     """The published regime, then every folder with a fitted cost line; contexts ascending."""
-    shares, found = audit.ratios(), []
-    for row in audit.rows(root):
-        found.append(
-            Point(published.LABEL, int(row["context_tokens"]), Engine("reference", False, PUBLISHED_K), row["c_steps"],
-                  row["v_steps"], shares["layers"], shares["bytes"], PUBLISHED_TOKENS)
-        )  # fmt: skip
+    shares, engine = audit.ratios(), Engine("reference", False, PUBLISHED_K)
+    found = [
+        Point(published.LABEL, int(row["context_tokens"]), engine, row["c_steps"], row["v_steps"],
+              shares["layers"], shares["bytes"], PUBLISHED_TOKENS)
+        for row in audit.rows(root)
+    ]  # fmt: skip
     for one in fitted(root):
         found += folder_points(one)
     return found
@@ -121,17 +120,15 @@ def fitted(root: Path | None = None) -> list[folders.Results]:
     """The folders with a fitted cost line, or with stages of their confirmatory runs to read the costs from."""
     return [
         one for one in folders.joining(root)
-        if (one.folder / FIT).is_file() or (one.contexts and one.stages is not None)
+        if one.has(FIT) or (one.contexts and one.stages is not None)
     ]  # fmt: skip
 
 
 def folder_points(one: folders.Results) -> list[Point]:
     """A folder's points, contexts ascending: by the fitted line; where there is none, by the run's own stages."""
-    fit: Any = mechanisms.read(one, FIT, "cost-fit") if (one.folder / FIT).is_file() else None
-    lines = {} if fit is None else {int(c): line_at(fit, int(c)) for c in fit["context_tokens"].unique()}
-    engine, found = engine_of(one), []
-    for context in sorted({*lines, *(one.contexts if one.stages is not None else ())}):
-        line = lines.get(context)
+    by_context, engine, found = lines(one), engine_of(one), []
+    for context in sorted({*by_context, *(one.contexts if one.stages is not None else ())}):
+        line = by_context.get(context)
         guessed = draft_costs(one.provenance["models"], context)
         if line:
             c, v = line.c, line.verify(engine.k + (engine.formulation == "repair-free")) + line.overhead
@@ -161,18 +158,15 @@ def staged_cells(one: folders.Results, context: int) -> pd.DataFrame:
     stages: Any = one.stages
     stages = stages[(stages["context_tokens"] == context) & (stages["arm"] == "spec")]
     spent = stages.pivot_table(index="family", columns="stage", values="stage_s")
-    counts = (
-        runs.groupby("family")[["rounds_n", "target_calls_n", "draft_calls_n"]].mean().loc[list(spent.index)]
-    )
+    counted = ["rounds_n", "target_calls_n", "draft_calls_n"]
+    counts = runs.groupby("family")[counted].mean().loc[list(spent.index)]
     caught_up = (counts["rounds_n"] - 1) * (one.profile.formulation == "reference")
     blocks = counts["rounds_n"].where(counts["target_calls_n"] > counts["rounds_n"], counts["target_calls_n"])
     ar = here[here["arm"] == "ar"].groupby("family")["decode_s"].median()
     step = ar.loc[list(spent.index)] / (one.profile.new_tokens - 1)
     draft = spent["draft"] / (counts["draft_calls_n"] - caught_up) / step
-    rest = (
-        spent["accept"] + spent["other"] + spent["repair"] * (one.profile.formulation == "repair-free")
-    ) / step
-    verification, overhead = spent["verify"] / blocks / step, rest / counts["rounds_n"]
+    rest = spent["accept"] + spent["other"] + spent["repair"] * (one.profile.formulation == "repair-free")
+    verification, overhead = spent["verify"] / blocks / step, rest / step / counts["rounds_n"]
     return pd.DataFrame({"draft forward": draft, "verification": verification, "overhead": overhead})
 
 
@@ -194,9 +188,8 @@ def paired(one: folders.Results) -> dict[int, float]:
 def ar_step_s(one: folders.Results, context: int) -> float:
     """An AR step of the confirmatory run; of the fit, where the run has no such context."""
     if context in one.contexts:
-        row = next(row for row in one.summary.to_dict("records") if row["context_tokens"] == context)
-        return float(row["ar_median_s"]) / (one.profile.new_tokens - 1)
-    fit: Any = mechanisms.read(one, FIT, "cost-fit")
+        return float(one.summary_at(context)["ar_median_s"]) / (one.profile.new_tokens - 1)
+    fit: Any = one.table(FIT, "cost-fit")
     here = fit[(fit["component"] == "ar step") & (fit["context_tokens"] == context)]
     return float(here["cost_s"].iloc[0])
 
@@ -219,11 +212,8 @@ def margin_sentences(root: Path | None = None) -> list[str]:
         even = [point.break_even() for point in found]
         never = [text.context_name(p.context) for p, at in zip(found, even, strict=True) if at is None]
         pays = f"it pays from alpha = {text.span(at for at in even if at is not None)} on"
-        asked = (
-            "no alpha pays"
-            if len(never) == len(even)
-            else f"{pays}{f' (no alpha pays at {text.listed(never)})' * bool(never)}"
-        )
+        asked = f"{pays}{f' (no alpha pays at {text.listed(never)})' * bool(never)}"
+        asked = "no alpha pays" if len(never) == len(even) else asked
         had = "imposed" if one.scripted else "found"
         told.append(
             f"In {one.named} ({one.mode}, k = {one.profile.k}) a draft forward costs {text.span(p.c for p in found)} "
@@ -243,12 +233,8 @@ def show_overview(root: Path | None = None) -> None:
     each = " ".join(f"{source.label}: {source.hardware}; {source.setup}." for source in found)
     caption = f"Every regime. c and v by the cost line, in AR steps; v with a round's overhead inside. {each}"
     style.table(frame, caption=caption, csv=compare.files(found))
-    text.say(
-        *(
-            f"**{source.label}.** Speculative decoding {text.verdict_overview(source.rows)}."
-            for source in found
-        )
-    )
+    verdicts = {source.label: text.verdict_overview(source.rows) for source in found}
+    text.say(*(f"**{label}.** Speculative decoding {verdict}." for label, verdict in verdicts.items()))
     text.say(*twin_sentences(root), compare.missing_committed(found, root), compare.missing_local(found))
 
 
@@ -258,7 +244,7 @@ def twin_sentences(root: Path | None = None) -> list[str]:
     for one, other in combinations([one for one in folders.measured(root) if not one.scripted], 2):
         if (one.profile.pair, one.mode, engine_of(one)) != (other.profile.pair, other.mode, engine_of(other)):
             continue
-        both: Any = one.families.merge(other.families, on=["context_tokens", "family"]).dropna(
+        both = one.families.merge(other.families, on=["context_tokens", "family"]).dropna(
             subset=["R_x", "R_y"]
         )
         apart = ", each on its own hardware" if machine_of(one) != machine_of(other) else " in two runs"
@@ -267,8 +253,8 @@ def twin_sentences(root: Path | None = None) -> list[str]:
             off = (part["R_y"] / part["R_x"] - 1) * 100
             told.append(
                 f"{one.named} and {other.named} ran the same pair, texts, engine and k{apart}: at "
-                f"{text.context_name(int(context))} R_GM over {text.families(len(part))} is {means}, while a single "
-                f"family's R differs by {text.span(off, '%')} from the one to the other."
+                f"{text.context_name(context)} R_GM over {text.families(len(part))} is {means}, while a "
+                f"single family's R differs by {text.span(off, '%')} from the one to the other."
             )
     return told
 
@@ -277,28 +263,25 @@ def overview(found: list[compare.Source], root: Path | None = None) -> pd.DataFr
     """One row per (context, source)."""
     known = {(point.source, point.context): point for point in points(root)}
     rows = []
-    for context in compare.contexts(found):
-        for source in found:
-            for row in source.rows:
-                if row["context_tokens"] != context:
-                    continue
-                point = known.get((source.label, context))
-                steps = (source.results.profile.new_tokens - 1) if source.results else PUBLISHED_TOKENS
-                rows.append(
-                    {
-                        "context": text.context_name(context),
-                        "source": source.label,
-                        "R_GM": text.estimate(row),
-                        "verdict": row["verdict"],
-                        "passed the checks": f"{row['n_in_inference']} of {row['n']}",
-                        "R_GM, all families": row.get("R_GM_all", "not stated"),
-                        "c": number(point.c) if point else "no fit",
-                        "v": number(point.v) if point else "no fit",
-                        "AR step, ms": row["ar_median_s"] / steps * 1e3,
-                        "acceptance": row["acceptance_median"],
-                        "SpecDec": source.setup,
-                    }
-                )
+    for source, row in compare.by_context(found):
+        context = row["context_tokens"]
+        point = known.get((source.label, context))
+        steps = (source.results.profile.new_tokens - 1) if source.results else PUBLISHED_TOKENS
+        rows.append(
+            {
+                "context": text.context_name(context),
+                "source": source.label,
+                "R_GM": text.estimate(row),
+                "verdict": row["verdict"],
+                "passed the checks": f"{row['n_in_inference']} of {row['n']}",
+                "R_GM, all families": row.get("R_GM_all", "not stated"),
+                "c": number(point.c) if point else "no fit",
+                "v": number(point.v) if point else "no fit",
+                "AR step, ms": row["ar_median_s"] / steps * 1e3,
+                "acceptance": row["acceptance_median"],
+                "SpecDec": source.setup,
+            }
+        )
     return pd.DataFrame(rows, dtype=object)
 
 
@@ -330,15 +313,13 @@ def cost_table(found: list[Point], root: Path | None = None) -> pd.DataFrame:
 def machine_of(one: folders.Results) -> tuple[str, str]:
     """Folders with the same pair on the same device differ in nothing but how the engine runs."""
     device = one.provenance.get("device", {})
-    name = (
-        device.get("device_name", "cpu") if one.cuda else one.provenance.get("machine", {}).get("cpu", "cpu")
-    )
+    machine = one.provenance.get("machine", {})
+    name = device.get("device_name", "cpu") if one.cuda else machine.get("cpu", "cpu")
     return one.profile.pair, str(name)
 
 
 def ladders(root: Path | None = None) -> list[list[folders.Results]]:
-    """Folders of one pair on one machine that differ in mode, in the order in which launches go; two "
-    "modes or more."""
+    """Folders of one pair on one machine that differ in mode, in the order in which launches go."""
     groups: dict[tuple[str, str], dict[str, folders.Results]] = {}
     for one in fitted(root):
         groups.setdefault(machine_of(one), {}).setdefault(one.mode, one)

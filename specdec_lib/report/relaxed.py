@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from specdec_lib.report import costline, figures, folders, formulations, mechanisms, style, text
 from specdec_lib.report.style import number
 from specdec_lib.stats import acceptance_from_alpha
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PHASE, QUALITY = "relaxed", "relaxed-quality.csv"
 PUBLISHED = {"published (not exact)": "relaxed"}
@@ -23,7 +20,7 @@ def tradeoff(one: folders.Results) -> folders.Table:
     ``R_predicted`` (NaN where there is nothing to predict from), ``first_divergence`` (median over the families that
     leave AR's text), ``log_probability`` per token less AR's, ``format_kept``, ``format_kept_ar``, ``format_n``."""
     frame = mechanisms.by_variant(one, PHASE)
-    quality: Any = mechanisms.read(one, QUALITY, "quality")
+    quality: Any = one.table(QUALITY, "quality")
     predicted = predictions(one)
     rows = []
     for row in frame.to_dict("records"):
@@ -48,19 +45,17 @@ def tradeoff(one: folders.Results) -> folders.Table:
 
 def predictions(one: folders.Results) -> dict[tuple[int, float], dict[str, float]]:
     """(context, delta) -> acceptance from the shares of the acceptance phase, and R by the fitted cost line."""
-    if not (one.folder / "acceptance.csv").is_file():
+    if not one.has("acceptance.csv"):
         return {}
     from specdec_lib.guesses import relaxed_alphas
 
     k, new = one.profile.k, one.profile.new_tokens
-    fitted = (one.folder / costline.FIT).is_file()
-    fit = mechanisms.read(one, costline.FIT, "cost-fit") if fitted else None
-    found = {}
-    for row in relaxed_alphas(mechanisms.read(one, "acceptance.csv", "proposals")).to_dict("records"):
+    lines, found = costline.lines(one), {}
+    for row in relaxed_alphas(one.table("acceptance.csv", "proposals")).to_dict("records"):
         context, alpha = int(row["context_tokens"]), row["alpha"]
         known = {"acceptance": acceptance_from_alpha(alpha, k)}
-        if fit is not None:
-            known["R"] = costline.line_at(fit, context).predicted_R(alpha, k, "reference", False, new)
+        if lines:
+            known["R"] = lines[context].predicted_R(alpha, k, "reference", False, new)
         found[context, float(row["delta"])] = known
     return found
 
@@ -68,7 +63,7 @@ def predictions(one: folders.Results) -> dict[tuple[int, float], dict[str, float
 def show_price(root: Path | None = None) -> None:
     """Per delta: what is accepted and gained, and how far the text leaves the target's."""
     for one in mechanisms.having(PHASE, root):
-        if not (one.folder / QUALITY).is_file():
+        if not one.has(QUALITY):
             text.say(text.not_measured(f"the text of the relaxed variants in {one.named}"))
             continue
         frame, csv = tradeoff(one), one.csv(QUALITY)
@@ -94,7 +89,7 @@ def _caption(one: folders.Results, frame: folders.Table) -> str:
 def show_finding(root: Path | None = None) -> None:
     """What was bought, what was paid, and how well it was predicted."""
     for one in mechanisms.having(PHASE, root):
-        if (one.folder / QUALITY).is_file():
+        if one.has(QUALITY):
             frame = tradeoff(one)
             told = (gain_sentence(one, frame), price_sentence(frame, greedy(one)), prediction_sentence(frame))
             text.say(*mechanisms.conclusions(one, *told))
@@ -147,14 +142,12 @@ def gain_sentence(one: folders.Results, frame: folders.Table) -> str:
                 first_sure = sure.iloc[0]
                 told += f"; {_named(first_sure)} is the first with its interval above 1, {text.estimate(first_sure)}"
         parts.append(
-            f"At {text.context_name(int(context))} acceptance goes from {number(first['acceptance'])} to "
+            f"At {text.context_name(context)} acceptance goes from {number(first['acceptance'])} to "
             f"{number(last['acceptance'])} and R_GM from {number(first['R_GM'])} to {number(last['R_GM'])}; {told}"
         )
-    top = frame.loc[frame["setting"].idxmax()]
-    name = mechanisms.labelled(top["variant"], top["label"])
-    low = frame.loc[frame["setting"].idxmin()]
-    start = mechanisms.labelled(low["variant"], low["label"])
-    return f"In {one.named}, from {start} to {name}: {'. '.join(parts)}."
+    ends = [frame.loc[at] for at in (frame["setting"].idxmin(), frame["setting"].idxmax())]
+    start, end = (mechanisms.labelled(row["variant"], row["label"]) for row in ends)
+    return f"In {one.named}, from {start} to {end}: {'. '.join(parts)}."
 
 
 def _named(row: Any) -> str:
@@ -166,21 +159,18 @@ def greedy(one: folders.Results) -> tuple[int, int] | None:
 
     None where no greedy run of the reference formulation is at hand.
     """
-    if not (one.folder / f"{formulations.PHASE}.csv").is_file():
+    if not one.has(f"{formulations.PHASE}.csv"):
         return None
-    mine: Any = mechanisms.read(one, f"{PHASE}.csv", "mechanism")
-    other: Any = mechanisms.read(one, f"{formulations.PHASE}.csv", "mechanism")
+    mine: Any = one.table(f"{PHASE}.csv", "mechanism")
+    other: Any = one.table(f"{formulations.PHASE}.csv", "mechanism")
     keys = ["context_tokens", "family"]
     columns = [*keys, "tokens_sha256"]
     pairs = (
         mine[mine["setting"].eq(0)][columns].drop_duplicates(keys)
         .merge(other[other["variant"] == "reference"][columns].drop_duplicates(keys), on=keys, suffixes=("", "_greedy"))
     )  # fmt: skip
-    return (
-        (int((pairs["tokens_sha256"] != pairs["tokens_sha256_greedy"]).sum()), len(pairs))
-        if len(pairs)
-        else None
-    )
+    other_n = int((pairs["tokens_sha256"] != pairs["tokens_sha256_greedy"]).sum())
+    return (other_n, len(pairs)) if len(pairs) else None
 
 
 def price_sentence(frame: folders.Table, against_greedy: tuple[int, int] | None = None) -> str:
@@ -193,16 +183,13 @@ def price_sentence(frame: folders.Table, against_greedy: tuple[int, int] | None 
         else f"With delta 0, {kept or 'none'} of {text.counted(n, 'output')} {'is' if kept == 1 else 'are'} AR's."
     )
     if against_greedy:
-        other, cells = against_greedy
-        exact += (
-            " At delta = 0 an exact tie for the top still passes, so in BF16 it is not the greedy rule: "
-            + (
-                f"{other} of {text.counted(cells, 'output')} {'differs' if other == 1 else 'differ'} from the greedy "
-                "rule's for that reason alone."
-                if other
-                else f"here, though, none of {text.counted(cells, 'output')} differs from the greedy rule's."
-            )
-        )
+        other, outputs = against_greedy[0], text.counted(against_greedy[1], "output")
+        told = f"here, though, none of {outputs} differs from the greedy rule's."
+        if other:
+            differ = "differs" if other == 1 else "differ"
+            told = f"{other} of {outputs} {differ} from the greedy rule's for that reason alone."
+        exact += " At delta = 0 an exact tie for the top still passes, so in BF16 it is not the greedy rule: "
+        exact += told
         exact += " The rest is the block's rounding, which flips near-ties." if kept < n else ""
     worse = top["log_probability"]
     nats = number(abs(float(worse.mean())))
@@ -238,7 +225,7 @@ def prediction_sentence(frame: folders.Table) -> str:
     )
 
 
-def figure(frame: folders.Table) -> Figure:
+def figure(frame: folders.Table) -> figures.Figure:
     """Two panels over delta: R_GM with its interval, and the change of log-probability; a series per context."""
     import matplotlib.pyplot as plt
 
@@ -249,9 +236,7 @@ def figure(frame: folders.Table) -> Figure:
         R = part["R_GM"].astype(float)
         spread = [R - part["low"].astype(float).fillna(R), part["high"].astype(float).fillna(R) - R]
         shape: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": look.line}
-        top.errorbar(
-            at, R, yerr=spread, capsize=3, label=f"{text.context_name(int(context))} tokens", **shape
-        )
+        top.errorbar(at, R, yerr=spread, capsize=3, label=f"{text.context_name(context)} tokens", **shape)
         low.plot(at, part["log_probability"], **shape)
     for ax, level, name in ((top, 1, "R_GM"), (low, 0, "log-probability\nless AR's, nats")):
         ax.axhline(level, color=style.INK, linewidth=1.4, linestyle="-", marker="")
@@ -259,6 +244,4 @@ def figure(frame: folders.Table) -> Figure:
     names = [f"{delta:g}\n{'not exact' if delta else 'ties pass'}" for delta in deltas]
     low.set_xticks(range(len(deltas)), names)
     low.set_xlabel("delta, logits")
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=9)
-    fig.tight_layout()
-    return fig
+    return figures.finished(fig, ncols=4)

@@ -28,8 +28,7 @@ def show(root: Path | None = None) -> None:
         )
         style.table(table(frame), caption=caption, csv=one.csv(f"{PHASE}.csv"))
         text.say(*mechanisms.conclusions(one, *(f"**{one.label}.** {told}" for told in sentences(frame))))
-    if not mechanisms.having(PHASE, root):
-        text.say(*mechanisms.missing(PHASE, root))
+    mechanisms.say_if_unmeasured(PHASE, root)
 
 
 def compared(cells: Table) -> Table:
@@ -47,7 +46,7 @@ def table(frame: Table) -> Table:
     """For the page."""
     return pd.DataFrame(
         {
-            "context": text.context_name(int(row["context_tokens"])),
+            "context": text.context_name(row["context_tokens"]),
             "family": row["family"],
             "rounds, replay (synthetic)": row["rounds_n_replay"],
             "rounds (real)": row["rounds_n_real"],
@@ -62,17 +61,16 @@ def table(frame: Table) -> Table:
 def sentences(frame: Table) -> list[str]:
     """Whether replay gives the rounds and the time of the real run."""
     same, n = frame[frame["same"]], len(frame)
+    other = (
+        f"{row['family']} at {text.context_name(row['context_tokens'])} "
+        f"({row['rounds_n_replay']} against {row['rounds_n_real']}{_left(row)})"
+        for row in frame[~frame["same"]].to_dict("records")
+    )
     rounds = (
         f"Replaying the trace takes exactly the rounds of the real draft {text.in_all(n, 'cell')}."
         if len(same) == n
         else f"Replaying the trace takes the rounds of the real draft in {len(same)} of "
-        f"{text.counted(n, 'cell')}; not in "
-        + text.listed(
-            f"{row['family']} at {text.context_name(int(row['context_tokens']))} "
-            f"({row['rounds_n_replay']} against {row['rounds_n_real']}{_left(row)})"
-            for row in frame[~frame["same"]].to_dict("records")
-        )
-        + "."
+        f"{text.counted(n, 'cell')}; not in {text.listed(other)}."
     )
     if same.empty:
         return [rounds]

@@ -5,21 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from specdec_lib.costfit import in_sample_residuals
 from specdec_lib.files import canonical_json, sha256_text
 from specdec_lib.predictions import residuals_table
-from specdec_lib.report import folders, mechanisms, style, text
-from specdec_lib.report.costline import PHASE, log_axis, say_missing
-from specdec_lib.report.figures import WIDTH
+from specdec_lib.report import figures, folders, mechanisms, style, text
+from specdec_lib.report.costline import PHASE
 from specdec_lib.report.stages import COSTS
 from specdec_lib.report.style import number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Table = folders.Table
 AIM = 0.05  # the study's aim for the median out of sample
@@ -35,9 +31,9 @@ _WITHIN, _BEYOND = "within the development texts", "beyond them (extrapolated)"
 def show_first(root: Path | None = None) -> None:
     """The prediction's hash, computed from its file, against the one that every measured row carries."""
     for one in mechanisms.having(PHASE, root):
-        runs = mechanisms.read(one, f"{PHASE}.csv", "mechanism")
+        runs = one.table(f"{PHASE}.csv", "mechanism")
         text.say(first_sentence(_predictions(one), runs, one.named))
-    say_missing(root)
+    mechanisms.say_if_unmeasured(PHASE, root)
 
 
 def digest(predictions: Table) -> str:
@@ -65,13 +61,16 @@ def first_sentence(predictions: Table, runs: Table, name: str) -> str:
 # -- predicted against measured
 
 
+def of_folder(one: folders.Results) -> Table:
+    """The folder's predictions of held-out cells beside what was measured there: schema "residuals"."""
+    return residuals_table(_predictions(one), mechanisms.by_family(one, PHASE))
+
+
 def show(root: Path | None = None) -> None:
     """The scatter, the residuals in and out of sample, and every large one with its cause."""
     for one in mechanisms.having(PHASE, root):
-        frame = mechanisms.relabelled(
-            one, residuals_table(_predictions(one), mechanisms.by_family(one, PHASE))
-        )
-        inside = list(in_sample_residuals(mechanisms.read(one, COSTS, "costs")))
+        frame = mechanisms.relabelled(one, of_folder(one))
+        inside = list(in_sample_residuals(one.table(COSTS, "costs")))
         told, csv = verdict_sentences(frame, inside), one.csv(f"{PHASE}.csv")
         each = text.listed(f"{n} {label}" for label, n in frame["label"].value_counts().items())
         caption = (
@@ -79,23 +78,18 @@ def show(root: Path | None = None) -> None:
             f"variants ({each}), medians over repeats; hollow: extrapolated context. {bars(frame)}"
         )
         style.use_style()
-        style.figure(
-            figure(frame),
-            alt="Predicted against measured R on log axes. " + told[0],
-            caption=caption,
-            csv=csv,
-        )
+        alt = "Predicted against measured R on log axes. " + told[0]
+        style.figure(figure(frame), alt=alt, caption=caption, csv=csv)
         text.say(*mechanisms.conclusions(one, f"**{one.label}.** {told[0]}", *told[1:]))
         caption = f"{one.label}: residual = R measured / R predicted - 1."
         style.table(summary(frame, inside), caption=caption, csv=csv)
         text.say(*counts_sentences(frame))
         if not one.quick:
             text.say(*large_sentences(frame))
-        large = large_table(frame)
-        if len(large):
+        if len(large := large_table(frame)):
             caption = f"{one.label}: every residual above {text.percent(LARGE, 0)}. Times: measured / predicted - 1."
             style.table(large, caption=caption, csv=csv)
-    say_missing(root)
+    mechanisms.say_if_unmeasured(PHASE, root)
 
 
 def bars(frame: Table) -> str:
@@ -248,19 +242,18 @@ def large_sentences(frame: Table) -> list[str]:
     ]
 
 
-def figure(frame: Table) -> Figure:
+def figure(frame: Table) -> figures.Figure:
     """Measured over predicted R on log axes with the diagonal; a look per label."""
-    import matplotlib.pyplot as plt
-
-    fig, ax = plt.subplots(figsize=(WIDTH, 4.6))
+    fig, ax = figures.axes(4.6)
     edges = [frame[name].dropna() for name in ("R_predicted", "R_measured", "R_low", "R_high")]
     values = [float(value) for part in edges for value in part] + [1.0]
     for look, (label, part) in zip(style.SERIES, frame.groupby("label", sort=False), strict=False):
         for beyond, here in part.groupby("extrapolated"):
-            across = [
-                (here["R_predicted"] - here["R_predicted_low"]).fillna(0).clip(lower=0),
-                (here["R_predicted_high"] - here["R_predicted"]).fillna(0).clip(lower=0),
-            ]
+            ends = (
+                here["R_predicted"] - here["R_predicted_low"],
+                here["R_predicted_high"] - here["R_predicted"],
+            )
+            across = [end.fillna(0).clip(lower=0) for end in ends]
             along = [here["R_measured"] - here["R_low"], here["R_high"] - here["R_measured"]]
             ax.errorbar(
                 here["R_predicted"], here["R_measured"], xerr=across, yerr=[a.clip(lower=0) for a in along],
@@ -268,19 +261,17 @@ def figure(frame: Table) -> Figure:
                 linestyle="none", label=f"{label}{', extrapolated' if beyond else ''}",
             )  # fmt: skip
     for which in ("x", "y"):
-        log_axis(ax, which, values)
+        figures.log_axis(ax, which, values)
     ends = [min(values) / 1.08, max(values) * 1.08]
     ax.plot(ends, ends, color=style.INK, linewidth=1.2, linestyle="-", marker="")
     ax.set_aspect("equal")
     ax.set_xlabel("R predicted, log scale")
     ax.set_ylabel("R measured, log scale")
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=9)
-    fig.tight_layout()
-    return fig
+    return figures.finished(fig, ncols=2)
 
 
 def _predictions(one: folders.Results) -> Table:
-    return mechanisms.read(one, "predictions.csv", "predictions")
+    return one.table("predictions.csv", "predictions")
 
 
 def _plain(value: Any) -> Any:
@@ -298,5 +289,5 @@ def _signed(share: float) -> str:
 def _name(row: Any) -> str:
     return (
         f"{mechanisms.labelled(row['variant'], row['label'])}, {row['family']} at "
-        f"{text.context_name(int(row['context_tokens']))}"
+        f"{text.context_name(row['context_tokens'])}"
     )

@@ -12,17 +12,10 @@ from specdec_lib.report.style import number
 def show_verdicts(found: list[compare.Source], root: Path | None = None) -> None:
     """The headline figure, the table behind it and a verdict sentence per context and source."""
     style.use_style()
-    style.figure(
-        figures.headline(found),
-        alt=landing.alt(found),
-        caption=landing.caption(found),
-        csv=compare.files(found),
-    )
-    style.table(
-        compare.table(found, compare.VERDICTS, setup=True),
-        caption="The result per context. The interval is of the families in inference, as R_GM is.",
-        csv=compare.files(found),
-    )
+    csv = compare.files(found)
+    style.figure(figures.headline(found), alt=landing.alt(found), caption=landing.caption(found), csv=csv)
+    caption = "The result per context. The interval is of the families in inference, as R_GM is."
+    style.table(compare.table(found, compare.VERDICTS, setup=True), caption=caption, csv=csv)
     text.say(*verdicts(found), compare.agreement(found), *_missing(found, root))
 
 
@@ -83,7 +76,7 @@ def show_forest(found: list[compare.Source], root: Path | None = None) -> None:
         one = source.results
         if one is None:
             continue
-        cells = {context: _cells(source, context) for context in one.contexts}
+        cells = {context: one.cells(context) for context in one.contexts}
         alt = f"R per family in {source.label}. " + "; ".join(
             f"{text.context_name(context)}: {text.span(part['R'])}, {int((part['R'] < 1).sum())} of "
             f"{len(part)} below 1"
@@ -94,8 +87,7 @@ def show_forest(found: list[compare.Source], root: Path | None = None) -> None:
             f"{source.repeats} repeats, {one.families['family'].nunique()} families. Hollow: a timing check "
             "failed. Lines: R_GM of the context's families in inference."
         )
-        csv = one.csv(f"confirmatory-{one.contexts[0]}.csv")
-        style.figure(figures.forest(source), alt=alt, caption=caption, csv=csv)
+        style.figure(figures.forest(source), alt=alt, caption=caption, csv=one.runs_csv)
         text.say(" ".join(family_sentence(source.label, part) for part in cells.values()))
     text.say(*_missing(found, root))
 
@@ -105,13 +97,9 @@ def family_sentence(label: str, cells: Any) -> str:
     known = cells[cells["R"].notna()]
     slower = int((known["R"] < 1).sum())
     best, worst = known.loc[known["R"].idxmax()], known.loc[known["R"].idxmin()]
-    count = (
-        "Every family is slower"
-        if slower == len(known)
-        else "No family is slower"
-        if not slower
-        else f"{slower} of {text.families(len(known))} {'is' if slower == 1 else 'are'} slower"
-    )
+    count = f"{slower} of {text.families(len(known))} {'is' if slower == 1 else 'are'} slower"
+    if slower in (0, len(known)):
+        count = "Every family is slower" if slower else "No family is slower"
     return (
         f"**{label}, {text.context_name(known['context_tokens'].iloc[0])}.** {count} with speculation. The "
         f"best is "
@@ -122,13 +110,11 @@ def family_sentence(label: str, cells: Any) -> str:
 def show_acceptance(found: list[compare.Source]) -> None:
     """Acceptance never alone: with alpha, tokens per round, rounds, target calls and R."""
     caption = (
-        "Medians over all measured families. Published alpha and tokens per round follow from the "
-        "published acceptance; "
-        "published rounds and target calls are the middle of the stated range."
+        "Medians over all measured families. Published alpha and tokens per round follow from the published "
+        "acceptance; published rounds and target calls are the middle of the stated range."
     )
-    style.table(
-        compare.table(found, compare.ACCEPTANCE, setup=True), caption=caption, csv=compare.files(found)
-    )
+    frame = compare.table(found, compare.ACCEPTANCE, setup=True)
+    style.table(frame, caption=caption, csv=compare.files(found))
     text.say(*acceptance_sentences(found))
 
 
@@ -139,21 +125,15 @@ def acceptance_sentences(found: list[compare.Source]) -> list[str]:
         if source.results is None:
             continue
         loops: Any = source.results.families["repeated_ngram_share"]
-        above = [row for row in source.rows if row["R_GM_all"] > 1]
-        enough = (
-            "enough for R_GM over all families above 1 at every context"
-            if len(above) == len(source.rows)
-            else "not enough for R_GM over all families above 1 at any context"
-            if not above
-            else f"enough for R_GM over all families above 1 at "
-            f"{text.listed(text.context_name(row['context_tokens']) for row in above)} only"
-        )
+        above = [text.context_name(row["context_tokens"]) for row in source.rows if row["R_GM_all"] > 1]
+        where = f"{text.listed(above)} only" if above else "any context"
+        where = "every context" if len(above) == len(source.rows) else where
+        enough = f"{'enough' if above else 'not enough'} for R_GM over all families above 1 at {where}"
         looped = (
-            "Acceptance was imposed."
-            if source.results.scripted
-            else "The median share of repeated 4-grams in the target's own output is "
+            "The median share of repeated 4-grams in the target's own output is "
             f"{text.percent(float(loops.median()))}; a text that loops flatters every proposer."
         )
+        looped = "Acceptance was imposed." if source.results.scripted else looped
         lines.append(
             f"In {source.results.named} acceptance is "
             f"{text.span(row['acceptance_median'] for row in source.rows)} and a round yields "
@@ -172,11 +152,6 @@ def show_finding(found: list[compare.Source], root: Path | None = None) -> None:
     )  # fmt: skip
     if not ours:
         text.say(*_missing(found, root))
-
-
-def _cells(source: compare.Source, context: int) -> Any:
-    assert source.results is not None
-    return source.results.families[source.results.families["context_tokens"] == context]
 
 
 def _missing(found: list[compare.Source], root: Path | None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from specdec_lib.report import audit, figures, folders, mechanisms, published, style, text, timeuse
-from specdec_lib.report.costline import PHASE, say_missing
+from specdec_lib.report.costline import PHASE
 
 Table = folders.Table
 COSTS = "costs.csv"
@@ -19,28 +19,25 @@ def show_audit(root: Path | None = None) -> None:
 def show(root: Path | None = None) -> None:
     """Stage shares of the development runs, and the published share of the draft."""
     for one in mechanisms.having(PHASE, root):
-        costs = mechanisms.read(one, COSTS, "costs")
+        costs = one.table(COSTS, "costs")
         k = one.profile.k
         # Random weights accept next to nothing by themselves; their confirmatory runs have the scripted acceptance.
         imposed = one.scripted and timeuse.stage_seconds(one)
         lines = [timeuse.stage_sentence(one)] if imposed else sentences(costs, k, root)
         told = [f"**{one.label}.** {line}" for line in lines]
         style.use_style()
+        of = f"{text.families(len(one.profile.families))}, acceptance imposed"
+        development = f"{text.families(costs['family'].nunique())} of development texts, one run each"
         caption = (
             f"{one.label}: {one.hardware}. Instrumented runs, never counted in any R: medians over "
-            + (
-                f"{text.families(len(one.profile.families))}, acceptance imposed; "
-                if imposed
-                else f"{text.families(costs['family'].nunique())} of development texts, one run each; "
-            )
-            + "a part below 8 % has no label."
+            f"{of if imposed else development}; a part below 8 % has no label."
         )
         style.figure(
             figures.stage_shares(imposed or seconds(costs, k)), alt="Stacked bars of seconds per stage. " + told[0],
             caption=caption, csv=one.csv(COSTS),
         )  # fmt: skip
         text.say(*mechanisms.conclusions(one, *told))
-    say_missing(root)
+    mechanisms.say_if_unmeasured(PHASE, root)
 
 
 def seconds(costs: Table, k: int) -> dict[str, dict[str, float]]:
@@ -53,7 +50,7 @@ def seconds(costs: Table, k: int) -> dict[str, dict[str, float]]:
             part = here[here["variant"] == variant]
             if len(part):
                 medians = {stage: float(part[f"{stage}_s"].fillna(0).median()) for stage in stages}
-                found[f"{text.context_name(int(context))} {shown}"] = medians
+                found[f"{text.context_name(context)} {shown}"] = medians
     return found
 
 
@@ -64,11 +61,8 @@ def sentences(costs: Table, k: int, root: Path | None = None) -> list[str]:
         total = sum(stages.values())
         if label.endswith("reference"):
             largest = max(stages, key=lambda stage: stages[stage])
-            rest = (
-                ""
-                if largest == "draft"
-                else f" (the largest is {largest} with {text.percent(stages[largest] / total)})"
-            )
+            rest = f" (the largest is {largest} with {text.percent(stages[largest] / total)})"
+            rest = "" if largest == "draft" else rest
             parts.append(f"{text.percent(stages['draft'] / total)} at {label.split()[0]}{rest}")
     given = published.phase_value(published.phases(root), "representative-task", "draft_share")
     if not parts:

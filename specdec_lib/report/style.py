@@ -182,8 +182,7 @@ def number(value: Any, unit: str = "", digits: int = 3) -> str:
 
 def csv_link(csv: str) -> str:
     """The address of ``data/<csv>`` in the site, relative to the page that is being built; "" outside the
-    book.
-    """
+    book."""
     here = Path.cwd()
     for depth, folder in enumerate([here, *here.parents]):
         if (folder / "_toc.yml").is_file():

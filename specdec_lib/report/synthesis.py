@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from specdec_lib.report import folders, mechanisms, published, style, text
-from specdec_lib.report.figures import WIDTH
+from specdec_lib.report import figures, folders, mechanisms, published, style, text
 from specdec_lib.report.style import number
 from specdec_lib.report.waterfall import (
     DRAFT,
@@ -27,9 +26,6 @@ from specdec_lib.report.waterfall import (
     waterfalls,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 Table = folders.Table
 
 
@@ -38,9 +34,8 @@ def show_published(root: Path | None = None) -> None:
     found = published_waterfalls(root)
     style.use_style()
     caption = (
-        f"Published ({published.HARDWARE}), in AR steps per 64 tokens, rebuilt from the published medians "
-        "by the audit's costs: arithmetic, not a measurement of the parts. Overhead is inside the "
-        "verification."
+        f"Published ({published.HARDWARE}), in AR steps per 64 tokens, rebuilt from the published medians by "
+        "the audit's costs: arithmetic, not a measurement of the parts. Overhead is inside the verification."
     )
     style.figure(figure(found[0]), alt="Published. " + alt(found[0]), csv=published.PHASES_CSV,
                  caption=f"{text.context_name(found[0].context)} tokens. {caption}")  # fmt: skip
@@ -73,11 +68,8 @@ def show_waterfall(root: Path | None = None) -> None:
         told = [part for fall in found for part in findings(fall)]
         text.say(*mechanisms.conclusions(one, *told, overall(found, root)))
     if not shown:
-        text.say(
-            *dict.fromkeys(
-                line for phase in ("cost-model", PHASE) for line in mechanisms.missing(phase, root)
-            )
-        )
+        lines = (line for phase in ("cost-model", PHASE) for line in mechanisms.missing(phase, root))
+        text.say(*dict.fromkeys(lines))
 
 
 def table(found: list[Waterfall]) -> Table:
@@ -86,9 +78,7 @@ def table(found: list[Waterfall]) -> Table:
     for fall in found:
         column = {"AR": number(fall.ar)} | {f"+ {name}": _signed(steps) for name, steps in fall.parts.items()}
         column |= {f"= SpecDec, reference ({fall.label})": number(fall.spec)}
-        column |= {
-            f"{_labelled(fall, name)} gives back": _signed(steps) for name, steps in fall.saved.items()
-        }
+        column |= {f"{name} gives back": _signed(steps) for name, steps in _saved(fall)}
         columns[text.context_name(fall.context)] = column
     return pd.DataFrame(columns).rename_axis("part").reset_index()
 
@@ -109,7 +99,7 @@ def findings(fall: Waterfall) -> list[str]:
     )
     if not fall.saved:
         return [start]
-    each = text.listed(f"{_labelled(fall, name)} {_signed(steps)}" for name, steps in fall.saved.items())
+    each = text.listed(f"{name} {_signed(steps)}" for name, steps in _saved(fall))
     most = max(fall.saved, key=lambda name: fall.saved[name])
     real = {name: steps for name, steps in fall.saved.items() if name in ENGINES}
     best = max(real, key=lambda name: real[name], default="")
@@ -158,11 +148,8 @@ def weight(fall: Waterfall) -> str:
         for run in runs
         if run in fall.R_GM
     ]
-    return (
-        f" ({mechanism_families(fall.n)}; R_GM {'; '.join(each)})"
-        if each
-        else f" ({mechanism_families(fall.n)})"
-    )
+    told = f"; R_GM {'; '.join(each)}" if each else ""
+    return f" ({mechanism_families(fall.n)}{told})"
 
 
 def mechanism_families(n: int) -> str:
@@ -192,8 +179,7 @@ def limit_sentences(root: Path | None = None) -> list[str]:
         spent = [parts[largest[0]] / fall.ar for parts, fall in zip(costs, published_falls, strict=True)]
         told.append(
             f"As published: {largest[0]} take {text.span(s * 100 for s in spent)} % of AR's whole time at "
-            "every context, "
-            "the largest part by the audit's arithmetic"
+            "every context, the largest part by the audit's arithmetic"
             + (", and even with everything accepted (oracle) R stays below 1: the draft itself, not acceptance."
                if all(limit(fall) in ("draft", "verification") for fall in published_falls) else ".")
         )  # fmt: skip
@@ -206,58 +192,38 @@ def limit_sentences(root: Path | None = None) -> list[str]:
 def alt(fall: Waterfall) -> str:
     """The figure in words."""
     parts = "; ".join(f"{name} {_signed(steps)}" for name, steps in fall.parts.items())
-    back = "; ".join(f"{_labelled(fall, name)} {_signed(steps)}" for name, steps in fall.saved.items())
+    back = "; ".join(f"{name} {_signed(steps)}" for name, steps in _saved(fall))
     return (
         f"Waterfall at {text.context_name(fall.context)} in AR steps. AR {number(fall.ar)}; {parts}; "
         f"SpecDec reference {number(fall.spec)}. Given back: {back}."
     )
 
 
-def figure(fall: Waterfall) -> Figure:
+def figure(fall: Waterfall) -> figures.Figure:
     """Bars from AR's time down to the reference engine's, then what each change gives back from there."""
-    import matplotlib.pyplot as plt
-
-    bars: list[tuple[str, float, float, style.Series, str]] = [
-        ("AR", 0.0, fall.ar, style.AR, number(fall.ar))
-    ]
+    bars: list[figures.Bar] = [("AR", 0.0, fall.ar, style.AR, number(fall.ar))]
     at = fall.ar
     for name, steps in fall.parts.items():
         bars.append((name, at, steps, style.SERIES[4 if steps < 0 else 3], _signed(steps)))
         at += steps
     bars.append((f"SpecDec, reference ({fall.label})", 0.0, fall.spec, style.SPEC, number(fall.spec)))
-    for name, steps in fall.saved.items():
+    for name, steps in _saved(fall):
         look = style.SERIES[2 if steps > 0 else 3]
-        bars.append((f"with {_labelled(fall, name)}", fall.spec, -steps, look, f"{_signed(steps)} back"))
-    fig, ax = plt.subplots(figsize=(WIDTH, 1.0 + 0.36 * len(bars)))
+        bars.append((f"with {name}", fall.spec, -steps, look, f"{_signed(steps)} back"))
+    fig, ax = figures.axes(1.0 + 0.36 * len(bars))
     right = max(max(left, left + width) for _, left, width, _, _ in bars)
-    for y, (_, left, width, look, told) in enumerate(bars):
-        ax.barh(
-            y,
-            width,
-            left=left,
-            height=0.66,
-            color=look.colour,
-            hatch=look.hatch,
-            edgecolor="white",
-            linewidth=0.6,
-        )
-        # on white: the line of AR's time must not cross a number
-        ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-        ax.text(
-            max(left, left + width) + right * 0.015, y, told, va="center", fontsize=9, bbox=ground, zorder=4
-        )
+    figures.fall(ax, bars, right, fontsize=9, height=0.66, linewidth=0.6, zorder=4)
     ax.axvline(fall.ar, color=style.INK, linewidth=1.0, linestyle=":", marker="")
-    ax.set_yticks(range(len(bars)), [bar[0] for bar in bars], fontsize=9)
     ax.set_ylim(len(bars) - 0.4, -0.6)
     ax.set_xlim(0, right * 1.2)
     ax.set_xlabel("AR steps")
-    ax.grid(axis="y", visible=False)
     fig.tight_layout()
     return fig
 
 
-def _labelled(fall: Waterfall, name: str) -> str:
-    return mechanisms.labelled(name, fall.labels[name])
+def _saved(fall: Waterfall) -> list[tuple[str, float]]:
+    """What every change gives back, by its name with its label."""
+    return [(mechanisms.labelled(name, fall.labels[name]), steps) for name, steps in fall.saved.items()]
 
 
 def _signed(steps: float) -> str:

@@ -29,9 +29,9 @@ def not_measured(what: str, command: str = MEASURE) -> str:
     return f"**Not measured here:** {what}. To measure: `{command}`."
 
 
-def context_name(tokens: int) -> str:
+def context_name(tokens: Any) -> str:
     """2048 -> "2K"; a length that is no multiple of 1,024 in full."""
-    return f"{tokens // 1024}K" if tokens % 1024 == 0 else number(int(tokens))
+    return f"{int(tokens) // 1024}K" if tokens % 1024 == 0 else number(int(tokens))
 
 
 def listed(items: Iterable[str], last: str = "and") -> str:
@@ -40,12 +40,12 @@ def listed(items: Iterable[str], last: str = "and") -> str:
     return f"{', '.join(head)} {last} {tail}" if head else tail
 
 
-def counted(n: int, noun: str, plural: str = "") -> str:
+def counted(n: Any, noun: str, plural: str = "") -> str:
     """ "1 family", "4 families": the count with its noun."""
     return f"{number(int(n))} {noun if n == 1 else plural or noun + 's'}"
 
 
-def families(n: int) -> str:
+def families(n: Any) -> str:
     """The count of families, in words."""
     return counted(n, "family", "families")
 
@@ -93,6 +93,11 @@ def estimate(row: Mapping[str, Any]) -> str:
     digits = _digits(row["low"], row["high"])
     mean, low, high = (number(row[name], digits=digits) for name in ("R_GM", "low", "high"))
     return f"{mean}\u00a0[{low},\u00a0{high}]"
+
+
+def estimates(rows: Iterable[Mapping[str, Any]]) -> str:
+    """ "0.531 [0.424, 0.606] at 2K and 0.6 at 4K": every context's :func:`estimate`."""
+    return listed(f"{estimate(row)} at {context_name(row['context_tokens'])}" for row in rows)
 
 
 def _digits(low: float, high: float) -> int:

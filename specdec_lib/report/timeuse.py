@@ -16,36 +16,21 @@ _CLOSE_CALL = 0.02  # two predictions whose misses are this near to each other a
 MEASURED = "R_GM measured, all families"
 
 
-def ours(found: list[compare.Source]) -> list[folders.Results]:
-    """The measured folders of a comparison."""
-    return [source.results for source in found if source.results]
-
-
 def show_stages(found: list[compare.Source]) -> None:
     """Stacked bars per folder, context and arm, and the finding."""
     style.use_style()
-    shown = False
-    for one in ours(found):
-        shares = stage_seconds(one)
-        if not shares:
-            continue
-        shown = True
+    having = [(one, shares) for one in compare.ours(found) if (shares := stage_seconds(one))]
+    for one, shares in having:
         told = stage_sentence(one)
         caption = (
             f"{one.label}: {one.hardware}; {one.setup}. One instrumented SpecDec repeat per family, never "
-            "counted in R; "
-            f"medians over "
-            f"{text.families(one.families['family'].nunique())}; a part below 8 % has no label."
+            f"counted in R; medians over {text.families(one.families['family'].nunique())}; a part below 8 % "
+            "has no label."
         )
-        alt = "Stacked bars of seconds per stage. " + told
-        style.figure(
-            figures.stage_shares(shares),
-            alt=alt,
-            caption=caption,
-            csv=one.csv(f"stages-{one.contexts[0]}.csv"),
-        )
+        alt, csv = "Stacked bars of seconds per stage. " + told, one.csv(f"stages-{one.contexts[0]}.csv")
+        style.figure(figures.stage_shares(shares), alt=alt, caption=caption, csv=csv)
         text.say(told)
-    if not shown:
+    if not having:
         text.say(text.not_measured("the stages of a round"))
 
 
@@ -57,7 +42,7 @@ def stage_seconds(one: folders.Results) -> dict[str, dict[str, float]]:
     medians: Any = one.stages.groupby(["context_tokens", "arm", "stage"])["stage_s"].median()
     order = ["draft", "verify", "accept", "repair", "other"]
     return {
-        f"{text.context_name(int(context))} {names[arm]}": {
+        f"{text.context_name(context)} {names[arm]}": {
             stage: float(medians.get((context, arm, stage), 0.0)) for stage in order
         }
         for context in one.contexts
@@ -82,7 +67,7 @@ def stage_sentence(one: folders.Results) -> str:
 
 def show_roofline(found: list[compare.Source]) -> None:
     """AR's bytes per step, achieved bytes per second and their share of the measured bandwidth."""
-    having = [one for one in ours(found) if not roofline(one).empty]
+    having = [one for one in compare.ours(found) if not roofline(one).empty]
     if not having:
         text.say(text.not_measured("the share of the read bandwidth"))
         return
@@ -93,10 +78,9 @@ def show_roofline(found: list[compare.Source]) -> None:
     )
     caption = (
         "Medians over families of AR's decode time per step, against the read bandwidth: one reading per "
-        "folder, the median "
-        f"of some sums over 512 MiB, by the same definition on every device; its spread was not kept "
-        f"({each}). Published: against {GPU_BYTES_PER_S / 1e9:g} GB/s, the GPU's "
-        "nominal bandwidth."
+        "folder, the median of some sums over 512 MiB, by the same definition on every device; its spread "
+        f"was not kept ({each}). Published: against {GPU_BYTES_PER_S / 1e9:g} GB/s, the GPU's nominal "
+        "bandwidth."
     )
     frames = [(published.LABEL, published_roofline()), *((one.label, roofline(one)) for one in having)]
     style.table(beside(frames), caption=caption, csv=[one.csv(folders.PROVENANCE) for one in having])
@@ -114,9 +98,8 @@ def bandwidth_sentences(having: list[folders.Results]) -> list[str]:
         if max(read.values()) > (1 + CLEARLY) * min(read.values()):
             each = text.listed(f"{number(value, 'GB/s')} in {name}" for name, value in read.items())
             told.append(
-                f"{hardware} read {each}. One name does not mean one machine, nor one reading its "
-                "bandwidth: shares of the "
-                "one are not shares of the other."
+                f"{hardware} read {each}. One name does not mean one machine, nor one reading its bandwidth: "
+                "shares of the one are not shares of the other."
             )
     return told
 
@@ -196,33 +179,22 @@ def predictions(one: folders.Results) -> pd.DataFrame:
     models = one.provenance.get("models")
     if not models:
         return pd.DataFrame()
-    profile, rows = one.profile, []
+    p, rows = one.profile, []
     for known in one.summary.to_dict("records"):
         context, alpha = int(known["context_tokens"]), known["alpha_median"]
         if alpha != alpha:  # nothing was proposed
             continue
-        rows.append(
-            {"context": text.context_name(context), "alpha": alpha}
-            | {
-                f"R if time follows {name}": predicted_R(
-                    cost,
-                    1.0,
-                    profile.k,
-                    alpha,
-                    profile.formulation,
-                    profile.bonus,
-                    new_tokens=profile.new_tokens,
-                )
-                for name, cost in draft_costs(models, context).items()
-            }
-            | {MEASURED: known["R_GM_all"]}
-        )
+        row = {"context": text.context_name(context), "alpha": alpha}
+        for name, cost in draft_costs(models, context).items():
+            R = predicted_R(cost, 1.0, p.k, alpha, p.formulation, p.bonus, new_tokens=p.new_tokens)
+            row[f"R if time follows {name}"] = R
+        rows.append(row | {MEASURED: known["R_GM_all"]})
     return pd.DataFrame(rows)
 
 
 def show_predictions(found: list[compare.Source]) -> None:
     """What bytes or layers predict at the acceptance of the runs, against R as measured."""
-    having = [(one, frame) for one in ours(found) if len(frame := predictions(one))]
+    having = [(one, frame) for one in compare.ours(found) if len(frame := predictions(one))]
     if not having:
         text.say(text.not_measured("a prediction from this machine's own models"))
         return
@@ -232,10 +204,8 @@ def show_predictions(found: list[compare.Source]) -> None:
         f"(published: {published.HARDWARE}; {published.SETUP}; {each}). Measured: R_GM of all families; published: as "
         "stated, of the families in its inference."
     )
-    frames = [
-        (published.LABEL, published_predictions(found[0])),
-        *((one.label, frame) for one, frame in having),
-    ]
+    frames = [(published.LABEL, published_predictions(found[0]))]
+    frames += [(one.label, frame) for one, frame in having]
     style.table(beside(frames), caption=caption, csv=[pair[0].csv(folders.PROVENANCE) for pair in having])
     for one, frame in having:
         text.say(*concluded(one, prediction_sentence(one, frame)))
@@ -255,12 +225,12 @@ def concluded(one: folders.Results, told: str) -> list[str]:
 
 def show_finding(found: list[compare.Source]) -> None:
     """Per folder: which simple machine it resembles, which stage is the largest, and how good its baseline is."""
-    for one in ours(found):
+    for one in compare.ours(found):
         guessed = predictions(one)
         guess = concluded(one, prediction_sentence(one, guessed)) if len(guessed) else []
         told = [*guess, stage_sentence(one), "" if roofline(one).empty else roofline_sentence(one)]
         text.say(" ".join(part for part in told if part))
-    if not ours(found):
+    if not compare.ours(found):
         text.say(text.not_measured("where the time goes"))
 
 
@@ -284,9 +254,8 @@ def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
     """Which of the two predictions is nearer to the whole R as measured; of c alone the cost line speaks."""
     wins = []
     for row in frame.to_dict("records"):
-        off = {
-            name: abs(row[f"R if time follows {name}"] / row[MEASURED] - 1) for name in ("bytes", "layers")
-        }
+        found = {name: row[f"R if time follows {name}"] for name in ("bytes", "layers")}
+        off = {name: abs(R / row[MEASURED] - 1) for name, R in found.items()}
         nearer, farther = sorted(off, key=lambda name: off[name])
         clear = off[farther] - off[nearer] > max(_CLOSE_CALL, CLEARLY * off[farther])
         wins.append(nearer if clear else "neither")
@@ -299,7 +268,5 @@ def prediction_sentence(one: folders.Results, frame: pd.DataFrame) -> str:
             f"In {one.named} the whole R, which the verification shapes too, is nearer to the prediction from "
             f"{wins[0]} at {'every context' if len(wins) > 1 else frame['context'].iloc[0]}."
         )
-    each = text.listed(
-        f"{win} at {row['context']}" for win, row in zip(wins, frame.to_dict("records"), strict=True)
-    )
+    each = text.listed(f"{win} at {context}" for win, context in zip(wins, frame["context"], strict=True))
     return f"In {one.named} the prediction nearer to the whole R differs: {each}."

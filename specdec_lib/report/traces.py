@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from specdec_lib.report import figures, folders, mechanisms, published, style, text
-from specdec_lib.report.acceptance import FILE, PHASE, measured, say_missing
+from specdec_lib.report.acceptance import FILE, PHASE, measured
 from specdec_lib.report.places import wilson
 from specdec_lib.report.style import number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Table = folders.Table
 TRACES = "traces.csv"
@@ -40,22 +37,21 @@ def show_cells(root: Path | None = None) -> None:
             csv=one.csv(FILE),
         )  # fmt: skip
         text.say(*mechanisms.conclusions(one, *told))
-    say_missing(root)
+    mechanisms.say_if_unmeasured(PHASE, root)
 
 
 def trace_acceptance(one: folders.Results) -> dict[tuple[int, str], float]:
     """(context, family) -> the acceptance that the recorded trace of AR's text gives, for the round that was run. None
     for a captured profile: its traces are of the captured text and round, its proposals of the eager ones."""
-    if one.profile.captured or not (one.folder / TRACES).is_file():
+    if one.profile.captured or not one.has(TRACES):
         return {}
-    rows = mechanisms.read(one, TRACES, "traces").to_dict("records")
+    rows = one.table(TRACES, "traces").to_dict("records")
     return {(int(row["context_tokens"]), str(row["family"])): float(row["acceptance"]) for row in rows}
 
 
 def cells(proposals: Table, by_trace: dict[tuple[int, str], float] | None = None) -> Table:
     """One row per (context, family): proposed, accepted, acceptance, and alpha counted, all of the real run; and the
-    acceptance by the trace of AR's text (NaN without one). The two differ where the run's text left AR's.
-    """
+    acceptance by the trace of AR's text (NaN without one). The two differ where the run's text left AR's."""
     rows, known = [], by_trace or {}
     for (context, family), part in proposals.groupby(["context_tokens", "family"], sort=False):
         accepted, reached = int(part["accepted"].sum()), int(part["reached"].sum())
@@ -69,37 +65,31 @@ def cells(proposals: Table, by_trace: dict[tuple[int, str], float] | None = None
 
 def cell_sentences(frame: Table, root: Path | None = None) -> list[str]:
     """Medians per context beside the published ones, then the two ends."""
-    theirs = {
-        int(row["context_tokens"]): row["acceptance_median"]
-        for row in published.confirmatory(root).to_dict("records")
-    }
+    theirs = published.confirmatory(root).set_index("context_tokens")["acceptance_median"].to_dict()
     parts = []
     for context, part in frame.groupby("context_tokens", sort=True):
         beside = f" (published: {number(theirs[int(context)])})" if int(context) in theirs else ""
         parts.append(
-            f"{number(float(part['acceptance'].median()))} at {text.context_name(int(context))} over "
+            f"{number(float(part['acceptance'].median()))} at {text.context_name(context)} over "
             f"{text.families(len(part))}{beside}"
         )
     told = [f"The median acceptance of the real runs is {text.listed(parts)}."]
     apart = (frame["acceptance"] - frame["by_trace"]).abs()
     if apart.notna().any():
         other = int((apart > 1e-9).sum())
+        why = (
+            f", by {number(float(apart.max()))} at most: there the run's text left AR's at a near-tie, and "
+            "the draft then proposed for another text. The table below has both."
+        )
+        cells_n = text.counted(len(frame), "cell")
         told.append(
-            f"By the trace of AR's own text it is another one in {other} of {text.counted(len(frame), 'cell')}"
-            + (
-                f", by {number(float(apart.max()))} at most: there the run's text left AR's at a near-tie, "
-                "and the draft "
-                "then proposed for another text. The table below has both."
-                if other
-                else "."
-            )
+            f"By the trace of AR's own text it is another one in {other} of {cells_n}{why if other else '.'}"
         )
     if len(frame) == 1:
         return told
     best, worst = frame.loc[frame["acceptance"].idxmax()], frame.loc[frame["acceptance"].idxmin()]
-    each = "{} at {} ({})"
     high, low = (
-        each.format(row["family"], text.context_name(int(row["context_tokens"])), number(row["acceptance"]))
+        f"{row['family']} at {text.context_name(row['context_tokens'])} ({number(row['acceptance'])})"
         for row in (best, worst)
     )
     spread = float(frame["acceptance"].max() - frame["acceptance"].min())
@@ -107,35 +97,31 @@ def cell_sentences(frame: Table, root: Path | None = None) -> list[str]:
     return [*told, f"The highest is {high}, the lowest {low}.{apart}"]
 
 
-def cells_figure(frame: Table) -> Figure:
+def cells_figure(frame: Table) -> figures.Figure:
     """A dot per cell, families down the side, a marker per context."""
-    import matplotlib.pyplot as plt
-
     names = list(dict.fromkeys(frame["family"]))
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 1.5 + 0.32 * len(names)))
+    fig, ax = figures.axes(1.5 + 0.32 * len(names))
     groups = list(frame.groupby("context_tokens", sort=True))
     for place, (look, (context, part)) in enumerate(zip(style.SERIES, groups, strict=False)):
         shift = (place - (len(groups) - 1) / 2) * _DODGE  # equal values must not hide each other
         ax.plot(
             part["acceptance"], [names.index(name) + shift for name in part["family"]], look.marker, color=look.colour,
-            linestyle="none", label=text.context_name(int(context)),
+            linestyle="none", label=text.context_name(context),
         )  # fmt: skip
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlim(0, 1.02)
     ax.set_xlabel("acceptance = accepted / proposed")
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
-    fig.tight_layout()
-    return fig
+    return figures.finished(fig, ncols=3, fontsize=11)
 
 
 def show_traces(root: Path | None = None) -> None:
     """Pass share against alpha inverted from acceptance, and rounds by trace against rounds measured."""
     for one in mechanisms.having(PHASE, root):
-        traces = mechanisms.read(one, TRACES, "traces")
+        traces = one.table(TRACES, "traces")
         captured = one.profile.captured
-        real = {(row["context_tokens"], row["family"]): row["acceptance"]
-                for row in cells(dict_of(root)[one.name]).to_dict("records")}  # fmt: skip
+        by_cell = cells(one.table(FILE, "proposals")).set_index(["context_tokens", "family"])
+        real = by_cell["acceptance"].to_dict()
         caption = (
             f"{one.label}: {one.hardware}, pair {one.profile.pair}. One trace per cell, k = {one.profile.k}, "
             f"{'captured repair-free rounds with bonus' if captured else 'reference formulation, no bonus'}. Pass "
@@ -143,12 +129,7 @@ def show_traces(root: Path | None = None) -> None:
         )
         style.table(traces_table(traces, {} if captured else real), caption=caption, csv=one.csv(TRACES))
         text.say(*mechanisms.conclusions(one, *trace_sentences(traces, captured)))
-    say_missing(root)
-
-
-def dict_of(root: Path | None) -> dict[str, Table]:
-    """The proposals of every folder that has them, by its name."""
-    return {one.name: proposals for one, proposals in measured(root)}
+    mechanisms.say_if_unmeasured(PHASE, root)
 
 
 def traces_table(traces: Table, real: dict[tuple[int, str], float]) -> Table:
@@ -158,7 +139,7 @@ def traces_table(traces: Table, real: dict[tuple[int, str], float]) -> Table:
     acceptance = {"acceptance, real run": [real.get((int(c), str(f))) for c, f in keys]} if real else {}
     return pd.DataFrame(
         {
-            "context": [text.context_name(int(context)) for context in traces["context_tokens"]],
+            "context": [text.context_name(context) for context in traces["context_tokens"]],
             "family": list(traces["family"]),
             "pass share": list(traces["pass_share"]),
             "alpha from acceptance": list(traces["alpha"]),
@@ -183,7 +164,7 @@ def trace_sentences(traces: Table, captured: bool = False) -> list[str]:
     else:
         off = traces[~same]
         named = text.listed(
-            f"{row['family']} at {text.context_name(int(row['context_tokens']))} ({row['rounds_n']} against "
+            f"{row['family']} at {text.context_name(row['context_tokens'])} ({row['rounds_n']} against "
             f"{row['rounds_by_trace_n']}{', its text left AR’s' if not row['identical'] else ''})"
             for row in off.to_dict("records")
         )
@@ -196,10 +177,9 @@ def trace_sentences(traces: Table, captured: bool = False) -> list[str]:
         )
     return [
         "The pass share and the alpha that is inverted from the acceptance differ by "
-        f"{number(float(gap.abs().median()))} in the median and at most by "
-        f"{number(float(gap.abs().max()))} ({worst['family']} at "
-        f"{text.context_name(int(worst['context_tokens']))}); the pass share is the lower one in "
-        f"{int((gap < 0).sum())} of {text.counted(len(traces), 'cell')}. {told}",
+        f"{number(float(gap.abs().median()))} in the median and at most by {number(float(gap.abs().max()))} "
+        f"({worst['family']} at {text.context_name(worst['context_tokens'])}); the pass share is the "
+        f"lower one in {int((gap < 0).sum())} of {text.counted(len(traces), 'cell')}. {told}",
         rounds,
     ]
 
@@ -221,11 +201,8 @@ def runs_sentence(passes: Any) -> str:
     low, high = (end if end is not None else 0.0 for end in (ends[0][0], ends[1][1]))
     if low > high:
         within = odds_ratio(passes)
-        also = (
-            "inside single traces too"
-            if within is not None and within > 1
-            else "but not inside single traces: it is that the traces differ"
-        )
+        also = "but not inside single traces: it is that the traces differ"
+        also = "inside single traces too" if within is not None and within > 1 else also
         ratio = "" if within in (None, math.inf) else f" (odds ratio {number(within)})"
         return f"{told}: passes come in runs, {also}{ratio}. One alpha for every position does not know that."
     return f"{told}. The intervals overlap: that passes come in runs is not shown."

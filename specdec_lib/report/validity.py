@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from specdec_lib.report import figures, folders, style, text
 from specdec_lib.report.style import number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COMMAND = "make runs PROFILE=cpu-full INTO=my-cpu-full"
 SLOWDOWN = 1.1
@@ -180,11 +177,8 @@ def show_finding(root: Path | None = None) -> None:
     for one in found:
         plain, planted, families = aa(one)
         text.say(f"**{one.label}.** {' '.join(finding_sentences(one, plain, planted, families))}")
-    table: Any = (
-        None if (first := folders.first_with("coverage.csv", root)) is None else first.optional("coverage")
-    )
-    if first is not None:
-        text.say(coverage_sentences(table, first.design.analysis.interval.method)[0])
+    if first := folders.first_with("coverage.csv", root):
+        text.say(coverage_sentences(first.optional("coverage"), first.design.analysis.interval.method)[0])
     if not found and first is None:
         text.say(text.not_measured("AR against AR", COMMAND))
 
@@ -211,22 +205,13 @@ def finding_sentences(
                 "limit that the "
                 "rule allows: the machine is noisier than the study accepts, and cells will be lost."
             )
-    decided = [
-        text.context_name(row["context_tokens"])
-        for row in plain.to_dict("records")
-        if row["low"] == row["low"]
-    ]
-    rest = [
-        text.context_name(row["context_tokens"])
-        for row in plain.to_dict("records")
-        if row["low"] != row["low"]
-    ]
+    rest = [text.context_name(context) for context in plain[plain["low"].isna()]["context_tokens"]]
     if rest:
         told.append(
             f"Whether A/A is 1, and whether a slow-down of {text.percent(SLOWDOWN - 1, 0)} would be seen, could not be "
             f"decided at {text.listed(rest)}: the cells that are left are too few for an interval."
         )
-    if decided:
+    if len(rest) < len(plain):
         told += [aa_sentence(plain, families, one), planted_sentence(planted)]
     return told
 
@@ -258,9 +243,8 @@ def show_coverage(root: Path | None = None) -> None:
     told = coverage_sentences(table, one.design.analysis.interval.method)
     caption = (
         f"Coverage of {number(int(table['replications_n'].iloc[0]))} simulated studies per point, lognormal "
-        f"family effects with "
-        f"standard deviation {table['sigma'].iloc[0]:g} in log R; bars are two Monte Carlo standard errors. "
-        f"A simulation: no hardware."
+        f"family effects with standard deviation {table['sigma'].iloc[0]:g} in log R; bars are two Monte "
+        "Carlo standard errors. A simulation: no hardware."
     )
     style.figure(coverage_figure(table), alt=" ".join(told), caption=caption, csv=one.csv("coverage.csv"))
     frame = pd.DataFrame(
@@ -286,8 +270,7 @@ def coverage_sentences(table: Any, frozen: str) -> list[str]:
         if name != chosen and short:
             lines.append(
                 f"With {few} families a nominal {text.percent(level, 0)} interval by {name} contains the "
-                f"truth in "
-                f"{text.percent(row['coverage'])} of studies: it promises more than it holds."
+                f"truth in {text.percent(row['coverage'])} of studies: it promises more than it holds."
             )
     wide = table[table["method"] == chosen].set_index("families_n")["mean_width"]
     if few != many:
@@ -298,45 +281,25 @@ def coverage_sentences(table: Any, frozen: str) -> list[str]:
     return lines
 
 
-def coverage_figure(table: Any) -> Figure:
+def coverage_figure(table: Any) -> figures.Figure:
     """Coverage by number of families, a marker per method, the nominal level as a line."""
-    import matplotlib.pyplot as plt
-
-    fig, ax = plt.subplots(figsize=(figures.WIDTH, 3.2))
+    fig, ax = figures.axes(3.2)
     sizes = sorted(table["families_n"].unique(), reverse=True)
     for index, (name, part) in enumerate(table.groupby("method", sort=False)):
         look = style.SERIES[index]
         at = [sizes.index(size) + (index - 1) * 0.16 for size in part["families_n"]]
-        ax.errorbar(
-            part["coverage"] * 100,
-            at,
-            xerr=part["coverage_error"] * 200,
-            fmt=look.marker,
-            color=look.colour,
-            capsize=4,
-            label=name,
-        )
+        mark: Any = {"fmt": look.marker, "color": look.colour, "capsize": 4, "label": name}
+        ax.errorbar(part["coverage"] * 100, at, xerr=part["coverage_error"] * 200, **mark)
     level = float(table["level"].iloc[0]) * 100
     ax.axvline(level, color=style.INK, linewidth=1.4, linestyle="-", marker="")
-    ax.text(
-        level,
-        1.01,
-        f"nominal {level:g} %",
-        transform=ax.get_xaxis_transform(),
-        ha="center",
-        va="bottom",
-        fontsize=10,
-    )
-    ax.set_yticks(range(len(sizes)), [text.families(int(size)) for size in sizes])
+    above: Any = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "bottom", "fontsize": 10}
+    ax.text(level, 1.01, f"nominal {level:g} %", **above)
+    ax.set_yticks(range(len(sizes)), [text.families(size) for size in sizes])
     ax.set_ylim(len(sizes) - 0.5, -0.5)
     ax.set_xlabel("studies whose interval contains the truth, %")
     ax.grid(axis="y", visible=False)
-    fig.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
-    fig.tight_layout()
-    return fig
+    return figures.finished(fig, ncols=3, fontsize=11)
 
 
 def _holds(row: dict[str, Any]) -> str:
-    if row["low"] != row["low"]:
-        return "no interval"
-    return "yes" if row["low"] <= 1 <= row["high"] else "no"
+    return "no interval" if pd.isna(row["low"]) else "yes" if row["low"] <= 1 <= row["high"] else "no"

@@ -41,9 +41,8 @@ class Waterfall:
     labels: dict[str, str]
     extrapolated: bool
     label: str = "real"  # of the reference engine's own run
-    verdicts: dict[str, str] = field(
-        default_factory=dict
-    )  # of R_GM, by change; REFERENCE is the engine itself
+    # of R_GM, by change; REFERENCE is the engine itself
+    verdicts: dict[str, str] = field(default_factory=dict)
     R_GM: dict[str, str] = field(default_factory=dict)  # the same runs' R_GM with its interval, in words
 
     @property
@@ -55,7 +54,7 @@ class Waterfall:
 def waterfalls(one: folders.Results) -> list[Waterfall]:
     """One per context, from the folder's tables."""
     ratios = {phase: mechanisms.by_family(one, phase) for phase in {phase for phase, _ in CHANGES.values()}}
-    fit, traces = mechanisms.read(one, FIT, "cost-fit"), mechanisms.traces(one)
+    fit, traces = one.table(FIT, "cost-fit"), mechanisms.traces(one)
     found = compose(fit, traces, ratios, one.profile.k, one.profile.new_tokens)
     interval = one.design.analysis.interval
     given: dict[tuple[int, str, str], dict[str, Any]] = {
@@ -68,13 +67,9 @@ def waterfalls(one: folders.Results) -> list[Waterfall]:
         rows = {
             name: given[fall.context, *key] for name, key in names.items() if (fall.context, *key) in given
         }
-        complete.append(
-            replace(
-                fall,
-                verdicts={name: str(row["verdict"]) for name, row in rows.items()},
-                R_GM={name: text.estimate(row) for name, row in rows.items()},
-            )
-        )
+        verdicts = {name: str(row["verdict"]) for name, row in rows.items()}
+        R_GM = {name: text.estimate(row) for name, row in rows.items()}
+        complete.append(replace(fall, verdicts=verdicts, R_GM=R_GM))
     return complete
 
 
@@ -96,11 +91,8 @@ def compose(fit: Table, traces: Table, ratios: dict[str, Table], k: int, new_tok
         saved, labels = {}, {}
         for name, (phase, variant) in CHANGES.items():
             other = _of(ratios[phase], variant)
-            pair = here[["family", "R"]].merge(
-                other[other["context_tokens"] == context][["family", "R", "label"]],
-                on="family",
-                suffixes=("", "_other"),
-            )
+            theirs = other[other["context_tokens"] == context][["family", "R", "label"]]
+            pair = here[["family", "R"]].merge(theirs, on="family", suffixes=("", "_other"))
             if len(pair):
                 saved[name] = float((steps / pair["R"] - steps / pair["R_other"]).mean())
                 labels[name] = str(pair["label"].iloc[0])
@@ -125,7 +117,7 @@ def complete(root: Path | None = None) -> list[folders.Results]:
     found = [
         one
         for one in mechanisms.having(PHASE, root)
-        if all((one.folder / file).is_file() for file in _NEEDED) and mechanisms.traces(one) is not None
+        if one.has(*_NEEDED) and mechanisms.traces(one) is not None
     ]
     return [one for one in found if REFERENCE in set(mechanisms.by_family(one, PHASE)["variant"])]
 

@@ -30,9 +30,7 @@ def show(formulation: str, root: Path | None = None) -> None:
     number, seen = choose(worked["formulations"][formulation])
     style.use_style()
     note = (
-        " Random weights (synthetic): the tokens mean nothing, the bookkeeping is real."
-        if worked["synthetic"]
-        else ""
+        " Random weights (synthetic): the tokens mean nothing, the bookkeeping is real." * worked["synthetic"]
     )
     caption = (
         f"Round {number} of the {formulation} formulation, pair {worked['pair']}, FP32, context "
@@ -63,13 +61,13 @@ def show_rounds(formulation: str, root: Path | None = None) -> None:
         frame = pd.DataFrame(
             {
                 "round": number,
-                "proposed": "".join(seen["proposals_text"]),
+                "proposed": quoted("".join(seen["proposals_text"])),
                 "accepted": f"{seen['accepted']} of {len(seen['proposals'])}",
-                "committed": "".join(seen["emitted_text"]),
+                "committed": quoted("".join(seen["emitted_text"])),
             }
             for number, seen in enumerate(worked["formulations"][formulation], start=1)
         )
-        style.table(_quoted(frame), caption="Every round of the recorded run.", csv=source.csv(FILE))
+        style.table(frame, caption="Every round of the recorded run.", csv=source.csv(FILE))
 
 
 def choose(rounds: list[Round]) -> tuple[int, Round]:
@@ -92,9 +90,8 @@ def rows(seen: Round) -> pd.DataFrame:
     lines = []
     for index, choice in enumerate(seen["choices_text"]):
         row = index + waiting - 1
-        checks = (
-            f"d{index + 1} {quoted(seen['proposals_text'][index])}" if index < k else "nothing: the bonus"
-        )
+        proposed = seen["proposals_text"]
+        checks = f"d{index + 1} {quoted(proposed[index])}" if index < k else "nothing: the bonus"
         lines.append(
             {
                 "logits": "saved_next" if row < 0 else f"rows[{row}]",
@@ -127,15 +124,10 @@ def finding(seen: Round, formulation: str) -> str:
     """What happened in the round, in sentences."""
     accepted, k = seen["accepted"], len(seen["proposals"])
     last = quoted(seen["emitted_text"][-1])
-    taken = (
-        f"All {k} proposals were accepted" if accepted == k else f"{accepted} of {k} proposals were accepted"
-    )
-    tail = (
-        f"and the bonus {last} came on top"
-        if accepted == k
-        else f"and the target's own {last} replaced d{accepted + 1}"
-    )
-    parts = [f"{taken}, {tail}: the round committed {text.counted(len(seen['emitted']), 'token')}."]
+    told = f"{accepted} of {k} proposals were accepted, and the target's own {last} replaced d{accepted + 1}"
+    if accepted == k:
+        told = f"All {k} proposals were accepted, and the bonus {last} came on top"
+    parts = [f"{told}: the round committed {text.counted(len(seen['emitted']), 'token')}."]
     if seen["end"] is not None:
         committed = seen["committed"] + len(seen["emitted"])
         left = {model: committed - seen["end"][model] for model in ("target", "draft")}
@@ -160,25 +152,19 @@ def identities(worked: dict[str, Any]) -> pd.DataFrame:
     """Per formulation: emitted = accepted + rounds - cut, target calls by formula, both cache invariants."""
     lines = []
     for formulation, rounds in worked["formulations"].items():
-        accepted, emitted = (
-            sum(values) for values in zip(*((r["accepted"], len(r["emitted"])) for r in rounds), strict=True)
-        )
+        accepted, emitted = sum(r["accepted"] for r in rounds), sum(len(r["emitted"]) for r in rounds)
         rejections = sum(r["accepted"] < len(r["proposals"]) for r in rounds)
         cut = accepted + len(rounds) - emitted
         behind = 1 if formulation == "repair-free" else 0
         kept = all(
             set(r["end"].values()) == {r["committed"] + len(r["emitted"]) - behind}
-            or (
-                formulation == "reference" and r["accepted"] == len(r["proposals"])
-            )  # only the bonus token waits
+            # only the bonus token waits
+            or (formulation == "reference" and r["accepted"] == len(r["proposals"]))
             for r in rounds
             if r["end"] is not None
         )
-        repairs = (
-            rejections - (rounds[-1]["accepted"] < len(rounds[-1]["proposals"]))
-            if formulation == "reference"
-            else 0
-        )
+        repairs = rejections - (rounds[-1]["accepted"] < len(rounds[-1]["proposals"]))
+        repairs *= formulation == "reference"
         lines.append(
             {
                 "formulation": formulation,
@@ -197,15 +183,13 @@ def identities(worked: dict[str, Any]) -> pd.DataFrame:
 
 def alt(seen: Round) -> str:
     """The figure in words."""
-    each = "{logits} chose {choice}, checks {checks}: {outcome}"
-    lines = [
-        each.format(
-            choice=row["target's choice"], **{key: row[key] for key in ("logits", "checks", "outcome")}
-        )
-        for row in _records(seen)
-    ]
-    return "One round: the proposals in the upper line, the target's choices in the lower. " + "; ".join(
-        lines
+    columns = ["logits", "target's choice", "checks", "outcome"]
+    lines = (
+        f"{logits} chose {choice}, checks {checks}: {outcome}"
+        for logits, choice, checks, outcome in rows(seen)[columns].itertuples(index=False)
+    )
+    return (
+        f"One round: the proposals in the upper line, the target's choices in the lower. {'; '.join(lines)}"
     )
 
 
@@ -219,11 +203,3 @@ def _fed(seen: Round, row: int) -> str:
     if row < waiting:
         return f"{quoted(seen['pending_text'][row])} (last committed)"
     return f"d{row - waiting + 1} {quoted(seen['proposals_text'][row - waiting])}"
-
-
-def _quoted(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.assign(**{name: frame[name].map(quoted) for name in ("proposed", "committed")})
-
-
-def _records(seen: Round) -> list[dict[str, str]]:
-    return [{str(key): str(value) for key, value in row.items()} for row in rows(seen).to_dict("records")]
