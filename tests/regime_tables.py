@@ -84,6 +84,7 @@ def make_project(root: Path, machines: dict[str, Machine] | None = None) -> Path
     minutes = ", ".join(f"{phase} = 1" for phase in phases)
     text += (
         f'[profiles.cpu]\ntitle = "Here"\npair = "smol"\nisolation = "cell"\nphases = {json.dumps(phases)}\n'
+        "mechanisms = { families = { 2048 = 1 }, repeats = 2 }\n"
     )
     text += f"minutes = {{ {minutes} }}\n"
     for name, own in PROFILES.items():
