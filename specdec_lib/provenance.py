@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from . import paths
+from .errors import TableError
 from .files import atomic_write
 from .jobs import engines, outcomes
 from .nvml import read_gpu
@@ -35,7 +36,7 @@ def write_provenance(study: Study) -> dict[str, Any]:
     no job was measured since, else those of now. Holds no path, user or host name.
     """
     path = study.folder / "provenance.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    known = _known(path)
     today = datetime.now(UTC).date().isoformat()
     by = engines(study.folder)
     record = {
@@ -59,6 +60,21 @@ def write_provenance(study: Study) -> dict[str, Any]:
         record["out_of_memory"] = full
     atomic_write(path, json.dumps(record, indent=1, sort_keys=False) + "\n")
     return record
+
+
+def _known(path: Path) -> dict[str, Any]:
+    """What the file says so far; nothing where there is none. Raises ``TableError`` for one that is damaged."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError:
+        known = None
+    if not isinstance(known, dict):
+        raise TableError(
+            f"data/{path.parent.name}/{path.name} is damaged: it holds no JSON object",
+            expected="the record as it was written",
+            remedy="restore it with git if it is there; else delete it, and it is written anew from the jobs",
+        )
+    return known
 
 
 def _kept(study: Study, known: dict[str, Any], by: dict[str, int]) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ import pytest
 from specdec_lib import errors, jobs, load, worker
 from specdec_lib import study as study_module
 from specdec_lib.design import Design, parse_design
+from specdec_lib.errors import TableError
 from specdec_lib.generation import STAGES
 from specdec_lib.jobs import read_job, write_job
 from specdec_lib.load import Snapshot, others_share
@@ -392,6 +393,14 @@ def test_provenance_names_the_machine_that_measured_not_the_one_that_looks(
     kept = provenance.write_provenance(later)
     assert kept["machine"] == first["machine"] and kept["machine"]["cpu"] == "the one that measured"
     assert kept["git"] == first["git"] and kept["packages"] == first["packages"]
+
+    record = later.folder / "provenance.json"
+    whole = record.read_text()
+    for damaged in ("{", "[]"):
+        record.write_text(damaged)
+        with pytest.raises(TableError, match=r"data/toy/provenance.json is damaged(.|\n)*written anew"):
+            provenance.write_provenance(later)
+    record.write_text(whole)
 
     job = next((tmp_path / "data" / "toy" / "jobs").glob("confirmatory-*.json"))
     job.unlink()

@@ -329,6 +329,8 @@ def test_several_profiles_run_in_one_command(
     assert main(["runs", "--profile", "smoke", "cpuu"]) == 1 and not asked, "all are known before one runs"
     assert main(["runs", "--profile", "smoke", "cpu", "--as", "my-own"]) == 1 and not asked
     assert "InvalidSetting" in capsys.readouterr().err
+    assert main(["runs", "--profile"]) == 1 and not asked
+    assert "UnknownProfile" in (said := capsys.readouterr().err) and "smoke" in said, "`PROFILE=` names none"
     assert main(["runs", "--profile", "smoke", "cpu"]) == 0 and asked == ["smoke", "cpu"]
 
 

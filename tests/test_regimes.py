@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from specdec_lib import graph_phase
+from specdec_lib import errors, graph_phase
 from specdec_lib.costmodel import predicted_R
 from specdec_lib.errors import TableError
 from specdec_lib.records import read_table, write_table
@@ -775,3 +775,12 @@ def test_a_fit_whose_ar_step_is_not_that_of_the_runs_says_so(made: Path) -> None
     slow = fit.assign(cost_s=fit["cost_s"] * 1.3)
     (told,) = costline.step_sentence(one, slow)
     assert "26.0 ms at 2K and 20.0 ms in the confirmatory runs" in told
+
+
+def test_runs_without_their_stages_are_named(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    (root / "data" / "gpu-eager" / "stages-4096.csv").unlink()
+    with pytest.raises(
+        errors.TableMissing, match=r"data/gpu-eager/stages-4096.csv is not there(.|\n)*PROFILE=gpu-eager"
+    ):
+        regimes.staged_cells(one_of(root, "gpu-eager"), 4096)

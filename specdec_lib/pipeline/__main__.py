@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--again", action="store_true", help="do it even when nothing has changed")
         if name in ("book", "runs"):
             command.add_argument(
-                "--profile", dest="profiles", nargs="+", default=["cpu"],
+                "--profile", dest="profiles", nargs="*", default=["cpu"],
                 help="one or more profiles of design.toml (default: cpu)",
             )  # fmt: skip
             command.add_argument(
@@ -114,7 +114,7 @@ def _profiles(root: Path, options: argparse.Namespace) -> list[str]:
     from specdec_lib.design import load_design
 
     design = load_design(root / DESIGN_FILE)
-    for name in options.profiles:
+    for name in options.profiles or [""]:  # `PROFILE=` names none
         design.profile(name)
     if options.named and len(options.profiles) > 1:
         raise InvalidSetting(

@@ -20,6 +20,7 @@ from specdec_lib.costmodel import (
     expected_counts,
     predicted_R,
 )
+from specdec_lib.errors import TableMissing
 from specdec_lib.guesses import draft_costs
 from specdec_lib.report import audit, compare, folders, published, style, text
 from specdec_lib.report.costline import FIT, Line, lines
@@ -157,6 +158,12 @@ def staged_cells(one: folders.Results, context: int) -> pd.DataFrame:
     runs = here[here["arm"] == "spec"]
     stages: Any = one.stages
     stages = stages[(stages["context_tokens"] == context) & (stages["arm"] == "spec")]
+    if stages.empty:
+        raise TableMissing(
+            f"data/{one.name}/stages-{context}.csv is not there, and confirmatory-{context}.csv is.",
+            expected="both tables of a context, as the confirmatory phase writes them",
+            remedy=f"{one.command or 'copy the folder again'} (finished jobs are kept)",
+        )
     spent = stages.pivot_table(index="family", columns="stage", values="stage_s")
     counted = ["rounds_n", "target_calls_n", "draft_calls_n"]
     counts = runs.groupby("family")[counted].mean().loc[list(spent.index)]
