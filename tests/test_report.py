@@ -282,6 +282,20 @@ def test_a_shift_that_all_families_share_is_no_chance_of_single_ones(project: Pa
     assert "one shift between two processes" not in told, "in isolation block a block is several processes"
 
 
+def test_a_shift_that_goes_with_the_host_says_so() -> None:
+    """Families of different lengths: what counts is each run against the family's own median."""
+    runs = pd.DataFrame(
+        [(family, base, slow) for family, base in (("a", 1.0), ("b", 8.0), ("c", 2.0)) for slow in range(4)],
+        columns=["family", "base", "slow"],
+    )
+    device = runs["base"] * (1 + runs["slow"] / 64)
+    for added, says in ((1 + runs["slow"], "rank correlation 1.0"), (4 - runs["slow"], "")):
+        seen = runs.assign(device_event_s=device, decode_s=device + runs["base"] * added / 128)
+        told = quality._with_host(seen)
+        assert says in told and bool(told) is bool(says)
+    assert quality._with_host(seen.drop(columns="device_event_s")) == "", "no clock of the device: a CPU"
+
+
 @pytest.mark.parametrize(("seconds", "hardly"), [(0.03, True), (0.3, False)])
 def test_runs_set_aside_are_counted_and_short_ones_say_what_ticks_hide(
     project: Path, seconds: float, hardly: bool

@@ -8,6 +8,7 @@ import pandas as pd
 
 from specdec_lib.load import UNSEEN_S
 from specdec_lib.report import compare, folders, style, text
+from specdec_lib.report.host import FOLLOWS
 from specdec_lib.report.style import number
 
 _NONE = "no interval"  # the verdict of too few families
@@ -97,12 +98,28 @@ def order_sentences(one: folders.Results) -> list[str]:
                     f"{_ARMS[str(arm)]} was {'slower' if ratio.iloc[0] > 0 else 'faster'} in block BA than in block AB "
                     f"in all {text.families(len(ratio))} at {text.context_name(context)}, by "
                     f"{text.percent(float(ratio.abs().min()))} to {text.percent(float(ratio.abs().max()))}"
+                    f"{_with_host(here[here['arm'] == arm])}"
                 )
     if not told:
         return []
     why = "a block is one process there, so it is one shift between two processes and no chance of single families; "
     why = why * (one.profile.isolation == "context") + "medians over both blocks hold half of it each"
     return [f"{text.listed(told)}: {why}."]
+
+
+def _with_host(runs: Any) -> str:
+    """Whether the device's time of an arm goes with what the host added to it, over the runs of each family."""
+    if "device_event_s" not in runs or runs["device_event_s"].isna().any():
+        return ""
+    both = runs[["device_event_s"]].assign(added=runs["decode_s"] - runs["device_event_s"])
+    within = both / both.groupby(runs["family"]).transform("median")
+    rank = float(within.corr(method="spearman").iloc[0, 1])
+    if not rank >= FOLLOWS:
+        return ""
+    return (
+        f" (within a family its time on the device goes with what the host adds to it, rank correlation "
+        f"{number(rank, digits=2)}: the host's pace is a likely part of it)"
+    )
 
 
 def show_sensitivity(found: list[compare.Source]) -> None:
