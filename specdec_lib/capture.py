@@ -3,10 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
+
+from .errors import RunInProgress
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+def alone(run: Callable[Concatenate[Any, P], Result]) -> Callable[Concatenate[Any, P], Result]:
+    """One run of an engine at a time, by its lock ``idle``: a second thread's replays would write into the same caches.
+    Raises ``RunInProgress``."""
+
+    @wraps(run)
+    def guarded(engine: Any, *args: P.args, **settings: P.kwargs) -> Result:
+        if not engine.idle.acquire(blocking=False):
+            raise RunInProgress(
+                "this engine decodes in another thread",
+                expected="one run at a time: every run writes into the captured caches",
+                remedy="wait for it, load a pair for each thread, or use mode='eager'",
+            )
+        try:
+            return run(engine, *args, **settings)
+        finally:
+            engine.idle.release()
+
+    return guarded
 
 
 class Replayable(Protocol):

@@ -12,21 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
 from threading import Lock
 from time import perf_counter
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 import torch
 
 from .acceptance import check_trace
-from .capture import Captured, Replayable
+from .capture import Captured, Replayable, alone
 from .errors import (
     ContextTooLong,
     InvalidPrompt,
     InvalidSetting,
     OutOfDeviceMemory,
-    RunInProgress,
     TritonMissing,
 )
 from .generation import Generation, Round
@@ -37,8 +35,6 @@ from .modes import check_engine, decoder, new_state
 from .prefilled import Prefilled, prefilled_for
 from .request import check_new_tokens, check_prompt
 from .timing import Stopwatch
-
-P = ParamSpec("P")
 
 
 @dataclass
@@ -51,27 +47,6 @@ class GraphGeneration(Generation):
     replays: int = 0
     surplus: int = 0
     natural: list[int] = field(default_factory=list)
-
-
-def _alone(
-    run: Callable[Concatenate[GraphEngine, P], GraphGeneration],
-) -> Callable[Concatenate[GraphEngine, P], GraphGeneration]:
-    """One run at a time: a second thread would replay graphs that write into the same caches. ``RunInProgress``."""
-
-    @wraps(run)
-    def guarded(self: GraphEngine, *args: P.args, **settings: P.kwargs) -> GraphGeneration:
-        if not self.idle.acquire(blocking=False):
-            raise RunInProgress(
-                "this engine decodes in another thread",
-                expected="one run at a time: every run writes into the captured caches",
-                remedy="wait for it, load a pair for each thread, or use mode='eager'",
-            )
-        try:
-            return run(self, *args, **settings)
-        finally:
-            self.idle.release()
-
-    return guarded
 
 
 class GraphEngine:
@@ -101,10 +76,9 @@ class GraphEngine:
         if cuda:
             torch.cuda.synchronize(target.device)
         try:
-            self.target_cache = target.new_cache(
-                capacity + MAX_ROWS
-            )  # a round looks one block beyond the end
-            self.draft_cache = None if draft is None else draft.new_cache(capacity + MAX_ROWS)
+            room = capacity + MAX_ROWS  # a round looks one block beyond the end
+            self.target_cache = target.new_cache(room)
+            self.draft_cache = None if draft is None else draft.new_cache(room)
             self.state = new_state(mode, capacity, k, target)
             self.verify = decoder(mode, target, self.target_cache)
             self.propose = decoder(mode, draft, self.draft_cache) if draft and self.draft_cache else None
@@ -182,7 +156,7 @@ class GraphEngine:
             self.apart = {stage: self.make(work, self.pool) for stage, work in parts.items()}
         return self.apart
 
-    @_alone
+    @alone
     @torch.inference_mode()
     def autoregressive(
         self,
@@ -213,7 +187,7 @@ class GraphEngine:
             mode=self.mode, device_seconds=watch.device_seconds, replays=replays,
         )  # fmt: skip
 
-    @_alone
+    @alone
     @torch.inference_mode()
     def speculative(
         self,

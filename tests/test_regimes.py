@@ -774,7 +774,7 @@ def test_a_fit_whose_ar_step_is_not_that_of_the_runs_says_so(made: Path) -> None
     assert costline.step_sentence(one, fit) == []
     slow = fit.assign(cost_s=fit["cost_s"] * 1.3)
     (told,) = costline.step_sentence(one, slow)
-    assert "26.0 ms at 2K and 20.0 ms in the confirmatory runs" in told
+    assert "26.0 ms at 2K (20.0 ms in the confirmatory runs)" in told
 
 
 def test_runs_without_their_stages_are_named(tmp_path: Path) -> None:

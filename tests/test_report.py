@@ -26,6 +26,7 @@ from specdec_lib.report import (
     folders,
     landing,
     launches,
+    leftout,
     method,
     picture,
     published,
@@ -190,14 +191,14 @@ def test_a_cell_that_failed_is_named_with_its_check(project: Path, monkeypatch: 
     write_table(table, folder / "confirmatory-4096.csv", "confirmatory")
     (near,) = quality.exclusions(folders.all_folders(project)[0]).to_dict("records")
     assert (near["value"], near["limit"]) == ("3.03\u00a0%", "3.00\u00a0%")
-    (told,) = compare.left_out(found)
+    (told,) = leftout.left_out(found)
     assert told.endswith("without changing a verdict: 1 of 32 cells in `cpu-full`.")
     assert "31 of 32 cells" in quality.exclusion_sentence(
         one
     ) and "undisturbed (1)" in quality.exclusion_sentence(one)
     assert list(compare.table(found, compare.VERDICTS)["families in inference"]).count("15 of 16") == 1
-    monkeypatch.setattr(compare, "_SEEN", -1.0)
-    (moved,) = compare.left_out(found)
+    monkeypatch.setattr(leftout, "_SEEN", -1.0)
+    (moved,) = leftout.left_out(found)
     assert " with them at 4K, " in moved and " without" in moved
 
 

@@ -28,9 +28,7 @@ from specdec_lib.report.style import number
 from specdec_lib.variants import PHASES
 
 Table = folders.Table
-_APART = (
-    0.2  # R of the same work in two phases of one folder differs by more than this: its times are unsteady
-)
+_APART = 0.2  # R of one work in two phases of a folder differs by more: its times are unsteady
 _WORK = ["context_tokens", "family", "formulation", "bonus", "k", "rounds_n", "target_calls_n", "draft_calls_n",
          "host_reads_n"]  # fmt: skip
 
@@ -224,7 +222,7 @@ def beside_sentence(root: Path | None = None) -> str:
 
 def phases_apart(one: folders.Results) -> str:
     """Where phases of one folder that did the same work on the same text give another R; "" where none do."""
-    tables = [phase for phase in STEPS if phase in PHASES and (one.folder / f"{phase}.csv").is_file()]
+    tables = [phase for phase in STEPS if phase in PHASES and one.has(f"{phase}.csv")]
     if len(tables) < 2:
         return ""
     cells: Table = pd.concat([mechanisms.by_family(one, phase) for phase in tables], ignore_index=True)

@@ -101,21 +101,21 @@ def show(root: Path | None = None) -> None:
 
 
 def step_sentence(one: folders.Results, fit: Table) -> list[str]:
-    """Where the fit's AR step is not the confirmatory run's: both are of one machine, minutes apart."""
+    """Where the fit's AR step is not the confirmatory run's: both are of one machine."""
     steps: Any = fit[fit["component"] == "ar step"].set_index("context_tokens")["cost_s"]
     told = []
     for row in one.summary.to_dict("records") if one.contexts else []:
         context, run_s = int(row["context_tokens"]), row["ar_median_s"] / (one.profile.new_tokens - 1)
         if context in steps.index and abs(steps[context] / run_s - 1) > _STEADY:
             told.append(
-                f"{number(steps[context] * 1e3)} ms at {text.context_name(context)} and {number(run_s * 1e3)} ms "
-                "in the confirmatory runs"
+                f"{number(steps[context] * 1e3)} ms at {text.context_name(context)} ({number(run_s * 1e3)} ms "
+                "in the confirmatory runs)"
             )
     if not told:
         return []
     return [
-        f"An AR step takes {text.listed(told)}, minutes apart on one machine: what this line says is in steps of "
-        "its own runs, and its costs are no steadier than that."
+        f"An AR step takes {text.listed(told)}: what this line says is in steps of its own runs, "
+        "and its costs are no steadier than that."
     ]
 
 

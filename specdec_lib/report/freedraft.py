@@ -35,7 +35,7 @@ def show(root: Path | None = None) -> None:
         odd = above_ceiling(free, one.profile.new_tokens)
         told = unsteady_sentences(free, odd, frame) or verification_sentences(frame)
         told += other_text_sentences(mechanisms.by_family(one, FREE), (FREE_PLAIN, FREE_BONUS))
-        if (one.folder / f"{ALL}.csv").is_file():
+        if one.has(f"{ALL}.csv"):
             told += left_sentences(mechanisms.by_family(one, ALL), free, root, steady=odd.empty)
         text.say(*mechanisms.conclusions(one, *(f"**{one.label}.** {sentence}" for sentence in told)))
     text.say(published_v_sentence(root))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -153,12 +154,11 @@ def rungs(
         if point.line or point.engine == chosen
     ]
     known = [rung for rung in found if rung[1].line or rung[2] == rung[1].engine]
-    named, before = [], known[:1]
-    for name, point, rounds in known:
-        # the rungs between were left out: their changes come with this one
-        several = before[0][2] != rounds and point is not before[0][1]
-        named.append((f"{name}, and {rounds} instead of {before[0][2]}" if several else name, point, rounds))
-        before = [(name, point, rounds)]
+    named = known[:1]
+    for (_, last, were), (name, point, rounds) in pairwise(known):
+        # where rungs between were left out, their changes come with this one
+        several = were != rounds and point is not last
+        named.append((f"{name}, and {rounds} instead of {were}" if several else name, point, rounds))
     return named
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec_lib.report import answer, compare, figures, regimes, style, synthesis, text
+from specdec_lib.report import answer, compare, figures, leftout, regimes, style, synthesis, text
 
 
 def show(root: Path | None = None) -> None:
@@ -13,7 +13,7 @@ def show(root: Path | None = None) -> None:
     style.use_style()
     text.say(answer.in_short(found), "\n".join(f"- {told}" for told in compare.headline(found)))
     style.figure(figures.headline(found), alt=alt(found), caption=caption(found), csv=compare.files(found))
-    text.say(compare.agreement(found), *compare.left_out(found))
+    text.say(compare.agreement(found), *leftout.left_out(found))
     limits = [*synthesis.limit_sentences(root), *regimes.margin_sentences(root)]
     text.say("**What sets the limit.**", *(f"- {told}" for told in limits))
     text.say(compare.missing_committed(found, root), compare.missing_local(found))

@@ -48,10 +48,8 @@ def _told(ladder: list[folders.Results], root: Path | None) -> str:
     enough = {mode: {row["verdict"] for row in rows[one.label]} for mode, one in by_mode.items()}
     weak = "" if first.families["in_inference"].any() else " No eager cell passed the timing checks."
     device = first.provenance["device"].get("device_name", "a GPU")
-    rounds = {mode: regimes.engine_of(one) for mode, one in {"eager": first, **by_mode}.items()}
-    other = "" if len({rounds["eager"], rounds.get("graphs", rounds["eager"])}) == 1 else (
-        f", with rounds that differ too ({rounds['eager']} against {rounds['graphs']})"
-    )  # fmt: skip
+    rounds, theirs = (regimes.engine_of(one) for one in (first, by_mode.get("graphs", first)))
+    other = f", with rounds that differ too ({rounds} against {theirs})" if rounds != theirs else ""
     return f"Tested on {device}. {' '.join(each)} {concluded(enough, other)}{weak}"
 
 

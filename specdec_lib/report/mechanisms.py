@@ -163,14 +163,14 @@ def gain(one: folders.Results, phase: str, variant: str, against: str) -> folder
 def told_apart(row: Mapping[str, Any]) -> bool:
     """Whether a row of :func:`gain` shows a difference: its interval leaves out 1, or, without an interval, the factor
     (either way) exceeds the spread."""
-    if row["low"] == row["low"] and row["low"] is not None:
+    if pd.notna(row["low"]):
         return not row["low"] <= 1 <= row["high"]
     return max(row["gain"], 1 / row["gain"]) - 1 > row["spread"]
 
 
 def gain_told(row: Mapping[str, Any]) -> str:
     """The factor with what it stands on: "1.50 at 2K (2 families, spread 33.2 %)"; an interval where there is one."""
-    bounds = f"interval {interval(row)}" if row["low"] == row["low"] and row["low"] is not None else ""
+    bounds = f"interval {interval(row)}" if pd.notna(row["low"]) else ""
     weighed = bounds or f"spread {text.percent(row['spread'])}"
     return (
         f"{number(row['gain'])} at {text.context_name(row['context'])} ({text.families(row['n'])}, {weighed})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.report import compare, figures, landing, style, text
+from specdec_lib.report import compare, figures, landing, leftout, style, text
 from specdec_lib.report.style import number
 
 
@@ -148,7 +148,7 @@ def show_finding(found: list[compare.Source], root: Path | None = None) -> None:
     text.say(
         *(f"In {source.results.named} speculative decoding {text.verdict_overview(source.rows)}."
           for source in ours if source.results),
-        *compare.left_out(found), compare.agreement(found),
+        *leftout.left_out(found), compare.agreement(found),
     )  # fmt: skip
     if not ours:
         text.say(*_missing(found, root))
