@@ -145,7 +145,8 @@ class ProfileEntry(Section):
     acceptance is imposed (synthetic), by independent bits with this alpha per context. ``traces_from``: in the
     mechanism phases of a scripted profile, the traces recorded by that profile take the place of those bits.
     ``memory_cap_gib``: how much of the GPU's memory a timed job may take. ``repeat_disturbed``: how often a
-    confirmatory run is measured again when others took more CPU time than the check "undisturbed" allows.
+    confirmatory run is measured again when others took more CPU time than the check "undisturbed" allows, when the
+    GPU throttled or when another process was on it.
     """
 
     title: str

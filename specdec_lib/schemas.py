@@ -95,7 +95,7 @@ def _runs(*arms: str) -> dict[str, pa.Column]:
             ),
             "cpu_mhz": positive("CPU clock during the run; null where unknown.", null=True, optional=True),
             "set_aside_n": count(
-                "Runs before this one that others disturbed and that were measured again; kept in the job's file.",
+                "Runs before this one that something else slowed and that were measured again; kept in the job's file.",
                 optional=True,
             ),
         }

@@ -92,7 +92,8 @@ def _build(folder: Path) -> None:
         made = Path(temporary) / FOLDER
         # in a process of its own: the caller keeps neither transformers' modules nor the conversion's memory
         command = [sys.executable, "-m", "specdec_lib.smollm2", str(gguf), str(made)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+        library, given = str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([library, given] if given else [library])}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise WeightsMissing(

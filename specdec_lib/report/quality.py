@@ -64,14 +64,14 @@ def exclusion_sentence(one: folders.Results) -> str:
 
 
 def _aside(one: folders.Results) -> list[str]:
-    """How many runs others disturbed so that they were measured again, and how far that is seen in runs so short."""
+    """How many runs were measured again since something else slowed them, and how far that is seen in runs so short."""
     if "set_aside_n" not in one.runs:
         return []
     told = (
         f"{text.counted(int(one.runs['set_aside_n'].sum()), 'run')} in which others took more than "
-        f"{text.percent(one.disturbance)} of the time ({number(UNSEEN_S * 1000)} ms not counted: ticks) set "
-        f"aside and measured again, each at most {text.counted(one.profile.repeat_disturbed, 'time')}; the "
-        "job files keep them."
+        f"{text.percent(one.disturbance)} of the time ({number(UNSEEN_S * 1000)} ms not counted: ticks) or the GPU "
+        f"throttled set aside and measured again, each at most {text.counted(one.profile.repeat_disturbed, 'time')}; "
+        "the job files keep them."
     )
     typical = float(one.runs["decode_s"].median())
     if _HARDLY * typical < UNSEEN_S:
