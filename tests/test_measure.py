@@ -143,15 +143,55 @@ def test_both_blocks_warm_up_in_one_order(
     tmp_path: Path, jobs_here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a process allocates first decides where everything lies: AB and BA may differ in the timed order only."""
-    order: list[str] = []
-    for arm, name in (("ar", "autoregressive"), ("spec", "speculative")):
-        real = getattr(worker, name)
-        monkeypatch.setattr(
-            worker, name, lambda *given, arm=arm, real=real, **more: order.append(arm) or real(*given, **more)
-        )
+    order = arms_run(monkeypatch)
     confirmatory(study_in(tmp_path, small_design(repeats=2, isolation="context")), CONTEXT)
-    timed = (["ar", "spec", "spec"], ["spec", "ar"])  # with the instrumented run of repeat 1
+    timed = (["ar", "spec", "stages"], ["spec", "ar"])
     assert order == ["spec", "ar", *timed[0], "spec", "ar", *timed[1]]
+
+
+def test_every_timed_run_comes_before_any_instrumented_one(
+    tmp_path: Path, jobs_here: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU an instrumented run captures graphs, and what is replayed in that process later takes another time."""
+    order = arms_run(monkeypatch)
+    study = study_in(tmp_path, small_design(families=3, repeats=2, isolation="context"))
+    _, stages = confirmatory(study, CONTEXT)
+    again = ["spec", "stages"]  # its prefills are made anew, and touched
+    timed = (["ar", "spec"], ["spec", "ar"])
+    first, second = (["spec", "ar", *block] * 3 for block in timed)
+    assert order == first + again * 2 + ["stages"] + second
+    assert list(dict.fromkeys(stages["family"])) == list(study.profile.families)
+
+
+def arms_run(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The arms in the order in which they will run; "stages" is an instrumented one."""
+    order: list[str] = []
+
+    def spy(arm: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any, instrument: bool, **more: Any) -> Any:
+            order.append("stages" if instrument else arm)
+            return real(*given, instrument=instrument, **more)
+
+        return run
+
+    for arm, name in (("ar", "autoregressive"), ("spec", "speculative")):
+        monkeypatch.setattr(worker, name, spy(arm, getattr(worker, name)))
+    return order
+
+
+@pytest.mark.parametrize(
+    "beside", [{"throttled": True}, {"other_gpu_processes_n": 1}, {"other_gpu_processes_n": None}]
+)
+def test_a_run_under_a_throttled_or_shared_gpu_is_measured_again(
+    tmp_path: Path, jobs_here: list[str], monkeypatch: pytest.MonkeyPatch, beside: dict[str, Any]
+) -> None:
+    calm = {"throttled": False, "other_gpu_processes_n": 0, "device_event_s": 1.0}
+    readings = iter([calm | beside, calm, calm, calm])
+    monkeypatch.setattr(worker, "gpu_columns", lambda device, event_s: next(readings))
+    monkeypatch.setattr(worker, "others_share", lambda before, after: 0.0)
+    study = study_in(tmp_path, small_design(isolation="cell", repeat_disturbed=2))
+    runs, _ = confirmatory(study, CONTEXT)
+    assert list(runs["set_aside_n"]) == [0 if None in beside.values() else 1, 0]
 
 
 def test_measured_runs_alone_look_for_a_free_core(

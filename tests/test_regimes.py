@@ -688,6 +688,31 @@ def test_what_choosing_a_core_gives(tmp_path: Path) -> None:
     assert "any core 0.700 s (middle half 0.600 to 0.800, slowest 0.900)" in told
 
 
+def test_whether_graphs_captured_later_change_the_times_of_the_earlier_ones(tmp_path: Path) -> None:
+    file = tmp_path / "data" / host.LATER_GRAPHS
+    assert host.later_graphs_sentence(tmp_path) == ""
+    file.parent.mkdir(parents=True)
+
+    def told(ar: list[float], spec: list[float]) -> str:
+        rows = [
+            {"context_tokens": 2048, "pool": "one", "phase": phase, "ar_s": a, "spec_s": s * n, "rounds_n": n}
+            for phase, a, s, n in zip(
+                ["before", "before", "after", "after"], ar, spec, [1, 2, 1, 2], strict=True
+            )
+        ]
+        file.write_text(json.dumps({"device": "GPU", "pair": "p", "repeats": 2, "rows": rows}))
+        return host.later_graphs_sentence(tmp_path)
+
+    still = told([1.0, 1.1, 1.02, 1.05], [2.0, 2.2, 2.1, 2.0])
+    assert "no, the medians moved by -2.4\u00a0% to -1.4\u00a0%, within" in still and "yes" not in still
+    both = told([1.0, 1.1, 1.2, 1.3], [2.0, 2.2, 2.1, 2.1])
+    assert (
+        "yes, AR runs by +19.0\u00a0% at 2K with one memory pool, beyond all runs before; the other" in both
+    )
+    assert "2 runs after against 4 before" in both and "SpecDec" not in both
+    assert "SpecDec rounds by -26.2\u00a0%" in told([1.0, 1.1, 0.9, 0.95], [2.0, 2.2, 1.5, 1.6])
+
+
 def test_a_table_that_a_page_alters_is_whole_for_the_next(made: Path) -> None:
     one = one_of(made, "gpu-eager")
     first: Any = mechanisms.by_family(one, "cost-model")

@@ -21,7 +21,7 @@ def show(root: Path | None = None) -> None:
     told = [
         *layer_sentences(root), *byte_sentences(root), *reference_sentences(root), *repeated.sentences(root),
         *gain_sentences(root), *check_sentences(root), host.pace_sentence(root), host.core_sentence(root),
-        line_sentence(root),
+        host.later_graphs_sentence(root), line_sentence(root),
     ]  # fmt: skip
     text.say(*(f"- {sentence}" for sentence in told if sentence))
     for line in absent(root):

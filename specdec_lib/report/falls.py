@@ -128,7 +128,7 @@ def sentence(fall: Fall) -> str:
         f"*{fall.source}*, {text.context_name(fall.context)}: verifying in blocks saves "
         f"{text.percent(saved)} of AR's time; draft, repairs and overhead cost {text.percent(spent)}, "
         f"{outcome}, most of it {_NAMES[largest]} ({text.percent(costs[largest])}). R = "
-        f"{number(1 / fall.spec)}{of}; not explained: {_signed(fall.parts[REST])} of AR's time."
+        f"{number(1 / fall.spec)}{of}; not explained: {text.signed(fall.parts[REST])} of AR's time."
     )
 
 
@@ -138,7 +138,7 @@ def table(found: list[Fall]) -> Table:
     for fall in sorted(found, key=lambda fall: fall.context):
         row: dict[str, Any] = {"context": text.context_name(fall.context), "source": fall.source}
         row |= {"R": 1 / fall.spec, "SpecDec / AR": fall.spec}
-        parts = {name: _signed(part) for name, part in fall.parts.items()}
+        parts = {name: text.signed(part) for name, part in fall.parts.items()}
         row |= {shown: parts.get(name, "inside") for name, shown in _NAMES.items()}
         rows.append(row | {"SpecDec": fall.setup})  # last: it is the widest, and may scroll out of sight
     return pd.DataFrame(rows, dtype=object)
@@ -155,7 +155,7 @@ def figure(found: list[Fall]) -> figures.Figure:
         bars: list[figures.Bar] = [("AR", 0.0, 1.0, style.AR, number(1.0))]
         at = 1.0
         for name, part in fall.parts.items():
-            bars.append((_NAMES[name], at, part, style.SERIES[4 if part < 0 else 3], _signed(part)))
+            bars.append((_NAMES[name], at, part, style.SERIES[4 if part < 0 else 3], text.signed(part)))
             at += part
         bars.append(("SpecDec", 0.0, fall.spec, style.SPEC, number(fall.spec)))
         figures.fall(ax, bars, right, fontsize=8, height=0.7, linewidth=0.5, zorder=3)
@@ -171,7 +171,3 @@ def figure(found: list[Fall]) -> figures.Figure:
 
 def _peak(fall: Fall) -> float:
     return max(accumulate(fall.parts.values(), initial=1.0))
-
-
-def _signed(share: float) -> str:
-    return f"{round(share * 100, 1) + 0.0:+.1f}\u00a0%"  # no "-0.0"

@@ -1,4 +1,4 @@
-"""Whose pace is it? What the benchmarks of the host say about the eager times of a GPU."""
+"""Whose pace is it? What the benchmarks of the host, and of graphs captured later, say about the times of a GPU."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from specdec_lib.report.style import number
 
 HOST_PACE = "h200-engine/host-pace.json"  # of benchmarks/host_pace.py
 FREE_CORE = "h200-engine/free-core.json"  # of benchmarks/free_core.py
+LATER_GRAPHS = "h200-engine/stage-capture.json"  # of benchmarks/stage_capture.py
 FOLLOWS = 0.5  # a rank correlation from which one time follows another
 _FREE, _SHARED = 1.1, 1.5  # of the shortest time: a core that has its units alone, and one that has not
 
@@ -63,6 +64,41 @@ def core_sentence(root: Path | None = None) -> str:
         f"{len(cores)} times, took up to {number(cores.max().max() / shortest)} times its shortest time; "
         f"{number(both)} of the cores were at times within {text.percent(_FREE - 1, 0)} of it and at times "
         f"{text.percent(_SHARED - 1, 0)} and more above it, as where a neighbour shares a core's units for a while. "
-        f"Eager AR, {len(seconds)} times in turn, on {each}. Timed eager runs therefore take the core that a probe "
+        f"Eager AR, {len(seconds)} times in turn, on {each}. Timed runs on a GPU therefore take the core that a probe "
         "finds fastest just before; what happens during a run it cannot help."
+    )
+
+
+def later_graphs_sentence(root: Path | None = None) -> str:
+    """Whether graphs captured later change the times of those that were there: the runs before against those after."""
+    file = (root or project_root()) / "data" / LATER_GRAPHS
+    if not file.is_file():
+        return ""
+    known = json.loads(file.read_text(encoding="utf-8"))
+    runs: Any = pd.DataFrame(known["rows"])
+    times = {"AR runs": runs["ar_s"], "SpecDec rounds": runs["spec_s"] / runs["rounds_n"]}
+    moved: list[str] = []
+    stayed: list[float] = []
+    for (context, pool), cell in runs.groupby(["context_tokens", "pool"], sort=False):
+        later = cell["phase"] == cell["phase"].iloc[-1]
+        for name, time in times.items():
+            before, after = time[cell.index[~later]], time[cell.index[later]]
+            change = float(after.median() / before.median() - 1)
+            if before.min() <= after.max() and after.min() <= before.max():
+                stayed.append(change)
+            else:
+                moved.append(
+                    f"{name} by {text.signed(change)} at {text.context_name(context)} with {pool} memory pool"
+                )
+    told = [f"yes, {text.listed(moved)}, beyond all runs before"] if moved else []
+    if stayed:
+        of = "the other medians moved" if moved else "no, the medians moved"
+        told.append(
+            f"{of} by {text.signed(min(stayed))} to {text.signed(max(stayed))}, within what the runs before span"
+        )
+    return (
+        f"Do graphs captured later change how long those that were there take? On one {known['device']}, pair "
+        f"{known['pair']}, {number(known['repeats'])} runs after against {number(2 * known['repeats'])} before, by the "
+        f"device's clock: {'; '.join(told)}. Instrumented runs capture the stages as graphs of their own, so a process "
+        "takes them after every timed run."
     )

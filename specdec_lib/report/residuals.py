@@ -136,8 +136,8 @@ def verdict_sentences(frame: Table, in_sample: Iterable[float], aim: float = AIM
         f"Out of sample the median |residual| is {text.percent(out)} over {number(len(frame))} "
         f"predictions: the cost line **{reached}** the aim of at most {text.percent(aim, 0)}. In sample "
         f"it is {text.percent(inside)}.",
-        f"The variants are {side} predicted in the median ({_signed(signed)}). The largest residual is "
-        f"{_signed(worst['residual'])}: {_name(worst)}.",
+        f"The variants are {side} predicted in the median ({text.signed(signed)}). The largest residual is "
+        f"{text.signed(worst['residual'])}: {_name(worst)}.",
     ]
 
 
@@ -166,7 +166,7 @@ def cause(row: dict[str, Any]) -> str:
     other processes."""
     found = [] if row["same_rounds"] else [f"{row['rounds_measured_n']} rounds instead of {row['rounds_n']}"]
     off = times_off(row)
-    found += [f"{name} ({_signed(share)})" for name, share in off.items()] if len(off) > 1 else list(off)
+    found += [f"{name} ({text.signed(share)})" for name, share in off.items()] if len(off) > 1 else list(off)
     found += _beside(row)
     if row["disturbed"]:
         found.append(f"run disturbed (others used {text.percent(row['others_cpu_share'])})")
@@ -219,9 +219,9 @@ def large_table(frame: Table) -> Table:
             "variant": mechanisms.labelled(row["variant"], row["label"]),
             "R predicted": row["R_predicted"],
             "R measured": row["R_measured"],
-            "residual": _signed(row["residual"]),
-            "AR's time": _signed(row["ar_residual"]),
-            "variant's time": _signed(row["spec_residual"]),
+            "residual": text.signed(row["residual"]),
+            "AR's time": text.signed(row["ar_residual"]),
+            "variant's time": text.signed(row["spec_residual"]),
             "due to": cause(row),
         }
         for row in large(frame).to_dict("records")
@@ -280,10 +280,6 @@ def _plain(value: Any) -> Any:
 
 def _median(values: Any) -> float:
     return float(pd.Series(list(values)).abs().median())
-
-
-def _signed(share: float) -> str:
-    return f"{share * 100:+.1f}\u00a0%"
 
 
 def _name(row: Any) -> str:

@@ -76,6 +76,11 @@ def percent(share: float | None, digits: int = 1) -> str:
     return f"{share * 100:.{digits}f}\u00a0%"
 
 
+def signed(share: float) -> str:
+    """A shift as per cent with its sign: -0.0123 -> "-1.2 %"; never "-0.0"."""
+    return f"{round(share * 100, 1) + 0.0:+.1f}\u00a0%"
+
+
 FEW = 4  # families under which the study states no interval
 
 
