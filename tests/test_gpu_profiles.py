@@ -26,6 +26,7 @@ from specdec_lib.jobs import Served, read_job, write_job
 from specdec_lib.measure import confirmatory, scripted_passes
 from specdec_lib.mechanisms import chosen_variants, proposals_tables, run_phase
 from specdec_lib.pairs import pair_digest
+from specdec_lib.pipeline import runner
 from specdec_lib.predictions import break_even_table, predictions_table
 from specdec_lib.prompts import prompts_digest
 from specdec_lib.records import write_table
@@ -179,6 +180,16 @@ def test_a_cell_keeps_its_script_whatever_happens_to_the_source(jobs_here: list[
     assert again.equals(runs)
     with pytest.raises(TableMissing, match="no table recording/traces.csv"):
         run_phase(study._replace(folder=tmp_path / "data" / "other"), "formulations")
+
+
+def test_traces_that_nothing_recorded_are_refused_before_any_step(tmp_path: Path) -> None:
+    design = small_design(mechanisms=MECHANISMS, **ALONE)
+    profile = design.profile("toy").model_copy(update={"traces_from": "recording"})
+    with pytest.raises(TableMissing, match=r"data/recording(.|\n)*make runs PROFILE=recording"):
+        runner.require_traces(tmp_path, profile)
+    (tmp_path / "data" / "recording").mkdir(parents=True)
+    (tmp_path / "data" / "recording" / "traces.csv").write_text("")
+    runner.require_traces(tmp_path, profile)
 
 
 def test_the_cost_line_of_a_scripted_profile(jobs_here: list[str], tmp_path: Path) -> None:

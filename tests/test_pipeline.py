@@ -215,6 +215,23 @@ def test_a_read_only_data_folder_stops_a_run_before_it_starts(
         project.run()
 
 
+@pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
+def test_what_stands_in_the_way_of_a_run_is_named(
+    folder: bool, project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.phase("toy", "", "out.csv")
+    project.data.parent.mkdir()
+    (project.data / "manifest.json").mkdir(parents=True) if folder else project.data.write_text("")
+    monkeypatch.setattr("specdec_lib.pipeline.__main__.project_root", lambda: project.root)
+    monkeypatch.setattr(runner, "run_profile", lambda root, profile, again, named: project.run())
+    assert main(["runs", "--profile", "toy"]) == 1
+    said = capsys.readouterr().err
+    kinds = ("a folder stands where a file", "a file stands where a folder")
+    assert (
+        f"CannotWrite: Cannot write to data/toy: {kinds[not folder]} belongs." in said and "Remedy: " in said
+    )
+
+
 def test_environment_yml_is_the_lock() -> None:
     lock = (REPOSITORY / environment.LOCK).read_text()
     assert (REPOSITORY / environment.ENVIRONMENT).read_text() == environment.environment_text(lock)
@@ -358,6 +375,12 @@ def test_doctor_says_what_each_profile_lacks() -> None:
     assert doctor.missing(design.profile("cpu"), small) == ["3 GiB of free memory needed"]
     assert "no GPU" in doctor.missing(design.profile("qwen-8gb"), small)
     large = doctor.Machine(8, 64 << 30, 64 << 30, 1 << 40, "GPU", 8 << 30, "1", "2.13", True, "x")
+    for change, says in (
+        ({"pair": "odd"}, "no pair 'odd'"),
+        ({"phases": ("odd",)}, "unknown phases ['odd']"),
+    ):
+        (lack,) = doctor.missing(design.profile("smoke").model_copy(update=change), large)
+        assert says in lack
     assert all(doctor.missing(design.profile(name), large) == [] for name in design.profiles)
 
 

@@ -96,6 +96,7 @@ def _runs(root: Path, options: argparse.Namespace) -> int:
 
 
 def _run(root: Path, profile: str, options: argparse.Namespace) -> None:
+    from specdec_lib.pipeline.lock import named_write_errors
     from specdec_lib.pipeline.runner import run_profile
 
     if _committed(root, profile, options):
@@ -104,7 +105,8 @@ def _run(root: Path, profile: str, options: argparse.Namespace) -> None:
             f"measured here.\nTo measure all of it on this machine: make runs PROFILE={profile} INTO=my-{profile}\n"
             f"To derive its tables anew from its jobs, by today's sources: make runs PROFILE={profile} ARGS=--again"
         )
-    outcome = run_profile(root, profile, again=options.again, named=options.named)
+    with named_write_errors(root / "data" / (options.named or profile), root):
+        outcome = run_profile(root, profile, again=options.again, named=options.named)
     done = f"{len(outcome.executed)} steps executed" if outcome.executed else "nothing executed"
     _say(f"data/{options.named or profile}: {done}, {len(outcome.kept)} up to date.")
 

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_lib.design import Profile, load_design
+from specdec_lib.errors import InvalidSetting, UnknownPair
+from specdec_lib.pairs import find_pair
 from specdec_lib.paths import DESIGN_FILE
+from specdec_lib.pipeline.table import steps
 from specdec_lib.room import GIB, cores, fitting_contexts, needed_bytes
 
 # Rough needs of a job on a CPU: weights of both models, caches at 8K and working memory. Measured peaks are in
@@ -91,8 +94,13 @@ def report(root: Path, machine: Machine | None = None) -> Iterator[str]:
 
 
 def missing(profile: Profile, machine: Machine) -> list[str]:
-    """What ``machine`` lacks for ``profile``; nothing when it can run."""
+    """What ``machine`` lacks for ``profile``, or the profile itself; nothing when it can run."""
     lacks = []
+    try:
+        find_pair(profile.pair)
+        steps(profile)
+    except (UnknownPair, InvalidSetting) as error:
+        lacks.append(str(error).splitlines()[0].rstrip("."))
     need = _NEEDS_GIB.get(profile.pair, 1.0)
     if not machine.torch:
         lacks.append("torch is not installed")

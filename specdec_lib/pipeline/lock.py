@@ -18,12 +18,15 @@ _MEANING = {
     errno.EROFS: "the file system is read-only",
     errno.EACCES: "this user may not write there",
     errno.EPERM: "this user may not write there",
+    errno.ENOTDIR: "a file stands where a folder belongs",
+    errno.EEXIST: "a file stands where a folder belongs",
+    errno.EISDIR: "a folder stands where a file belongs",
 }
 
 
 @contextlib.contextmanager
 def named_write_errors(folder: Path, root: Path) -> Iterator[None]:
-    """Turn "disk full" and "read-only" into CannotWrite, which says where and what to do."""
+    """Turn "disk full", "read-only" and what stands in the way into CannotWrite, which says where and what to do."""
     try:
         yield
     except OSError as error:
@@ -33,7 +36,7 @@ def named_write_errors(folder: Path, root: Path) -> Iterator[None]:
         raise CannotWrite(
             f"Cannot write to {where}: {_MEANING[error.errno]}.",
             expected="a writable folder with room for the results",
-            remedy="free some space or make it writable, then run again; finished work is kept",
+            remedy="free some space, make it writable or move what stands there; run again: finished work is kept",
         ) from error
 
 

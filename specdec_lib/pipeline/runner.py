@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_lib.design import Design, Profile, load_design
-from specdec_lib.errors import CannotWrite, InvalidSetting, PromiseBroken, SpecDecError, StaleTable
+from specdec_lib.errors import (
+    CannotWrite,
+    InvalidSetting,
+    PromiseBroken,
+    SpecDecError,
+    StaleTable,
+    TableMissing,
+)
 from specdec_lib.files import atomic_write
 from specdec_lib.paths import DESIGN_FILE, engine_hash
 from specdec_lib.pipeline import manifest, notebook, table
@@ -57,6 +64,7 @@ def run_profile(
         InvalidSetting: ``named`` is no such name; or nothing is measured yet, and the profile pins more threads than
             this machine has cores.
         NoCudaDevice: nothing is measured yet, and the profile asks for a GPU that torch does not see.
+        TableMissing: nothing is measured yet, and the profile replays traces that are not there.
         NotebookError: see the classes in errors.py; each names the notebook.
         RunInProgress, CannotWrite, InvalidDesign, UnknownProfile.
     """
@@ -79,6 +87,7 @@ def run_profile(
     if not (folder / "jobs" / "calibrate.json").is_file():
         require_cores(profile)
         require_gpu(profile)
+        require_traces(root, profile)
     measurement = (design_hash or _design_hash)(root, design, profile)
     base = {"engine": engine_hash(root), "measurement": measurement, "analysis": design.analysis_hash()}
 
@@ -136,6 +145,17 @@ def run_profile(
         finally:
             progress.close()
     return Outcome(tuple(executed), tuple(step.name for step in plan if step.name not in executed))
+
+
+def require_traces(root: Path, profile: Profile) -> None:
+    """Refuse a profile whose mechanism phases replay traces that nothing has recorded here."""
+    source = profile.traces_from
+    if source and profile.mechanisms and not (root / "data" / source / "traces.csv").is_file():
+        raise TableMissing(
+            f"Profile {profile.name!r} replays the traces of data/{source}, which has no traces.csv.",
+            expected="the table that the phase acceptance of that profile writes",
+            remedy=f"make runs PROFILE={source}, or restore it from git; or drop traces_from in design.toml",
+        )
 
 
 def missing_results(
