@@ -31,20 +31,24 @@ def families_table(
     ``device_kind`` "cpu" or "gpu" picks the limits; by default it follows the rows' device. ``arms`` names
     numerator and denominator of R; for A/A runs ("ar", "ar-again").
 
+    Every prompt of a context has the same number of tokens, so an arm's prefill there is one time: the median of its
+    readings. A family's own reading is single, and cold where it is the first of its process.
+
     Raises:
         TableError: no rows, or rows of several profiles, pairs, dtypes, devices or isolations.
         UnknownProfile: the rows' profile is not in the design.
     """
     shared = _shared(runs)
+    whole: Table = runs.assign(whole_s=runs["prefill_s"] + runs["draft_prefill_s"].fillna(0.0))
+    prefill = whole.groupby(["context_tokens", "arm"])["whole_s"].median()
     rows = []
     for cell, checks in _cells(runs, design, device_kind):
+        context = cell["context_tokens"].iloc[0]
         first, second = (cell[cell["arm"] == arm] for arm in arms)  # numerator and denominator
         k = design.profile(shared["profile"]).k
         proposed, rounds = int(second["proposed_tokens"].sum()), int(second["rounds_n"].sum())
         acceptance = second["accepted_tokens"].sum() / proposed if proposed else None
-        first_prefill, second_prefill = (
-            part["prefill_s"] + part["draft_prefill_s"].fillna(0.0) for part in (first, second)
-        )
+        first_prefill, second_prefill = (prefill.get((context, arm)) for arm in arms)
         failed = [name for name, check in checks.items() if check.passed is False]
         excluding = [name for name in failed if name in design.analysis.exclude_on]
         one_armed = first.empty or second.empty
@@ -53,16 +57,18 @@ def families_table(
             | {
                 "analysis_hash": design.analysis_hash(),
                 "family": cell["family"].iloc[0],
-                "context_tokens": cell["context_tokens"].iloc[0],
+                "context_tokens": context,
                 "ar_runs_n": len(first),
                 "spec_runs_n": len(second),
                 "ar_median_s": first["decode_s"].median(),
                 "spec_median_s": second["decode_s"].median(),
                 "R": first["decode_s"].median() / second["decode_s"].median(),
-                "ar_prefill_s": first_prefill.median(),
-                "spec_prefill_s": second_prefill.median(),
-                "R_with_prefill": (first["decode_s"] + first_prefill).median()
-                / (second["decode_s"] + second_prefill).median(),
+                "ar_prefill_s": first_prefill,
+                "spec_prefill_s": second_prefill,
+                "R_with_prefill": None
+                if one_armed
+                else (first["decode_s"].median() + first_prefill)
+                / (second["decode_s"].median() + second_prefill),
                 "acceptance": acceptance,
                 "alpha": None if acceptance is None else alpha_from_acceptance(acceptance, k),
                 "tokens_per_round": second["new_tokens"].sum() / rounds if rounds else None,

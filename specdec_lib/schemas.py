@@ -126,11 +126,11 @@ _FAMILIES = (
         "ar_median_s": positive("Median decode time of AR over its repeats.", null=True),
         "spec_median_s": positive("Median decode time of SpecDec over its repeats.", null=True),
         "R": positive("ar_median_s / spec_median_s; above 1 speculation is faster.", null=True),
-        "ar_prefill_s": positive("Median prefill time of AR: the target's.", null=True),
-        "spec_prefill_s": positive("Median prefill time of SpecDec: target's plus draft's.", null=True),
-        "R_with_prefill": positive(
-            "The same ratio with each arm's prefill added to every repeat.", null=True
+        "ar_prefill_s": positive(
+            "Prefill of AR, the target's: median over the context's readings.", null=True
         ),
+        "spec_prefill_s": positive("Prefill of SpecDec, target's plus draft's: likewise.", null=True),
+        "R_with_prefill": positive("The same ratio with each arm's prefill added to its median.", null=True),
         "acceptance": share("Accepted / proposed-and-verified tokens, over the SpecDec repeats.", null=True),
         "alpha": share(
             "P(proposal accepted, given all before it in its round were), inverted at fixed k.", null=True

@@ -41,6 +41,17 @@ def test_medians_ratios_and_acceptance_of_a_clean_study() -> None:
     assert (row["ar_runs_n"], row["spec_runs_n"], row["rounds_n"], row["target_calls_n"]) == (5, 5, 23, 38)
 
 
+def test_one_cold_prefill_moves_no_family() -> None:
+    """Prompts of a context are equally long; the first family of a process is read with cold kernels."""
+    runs = CLEAN.copy()
+    first = runs["family"] == FAMILIES[0]
+    runs.loc[first & (runs["context_tokens"] == 2048), ["prefill_s", "draft_prefill_s"]] *= 30
+    runs.loc[runs["context_tokens"] == 8192, "prefill_s"] *= 2
+    cold: Any = families_table(runs, DESIGN)
+    assert list(cold["R_with_prefill"][:32]) == list(TABLE["R_with_prefill"][:32])
+    assert set(cold["ar_prefill_s"][:16]) == {1.0} and set(cold["ar_prefill_s"][32:]) == {2.0}
+
+
 def test_a_median_and_not_a_mean_stands_for_a_cell() -> None:
     runs = CLEAN.copy()
     runs.loc[runs.index[0], "decode_s"] = 100.0

@@ -228,7 +228,9 @@ def test_every_R_says_of_which_families_it_is(project: Path, shown: list[str]) -
     results.show_forest(found, project)
     assert "Lines: R_GM of the context's families in inference" in html.unescape(shown[0])
     assert "over 16 families in inference." in results.verdicts(found)[1]
-    assert "moves R_GM of the families in inference" in results.prefill_sentences(found)[0]
+    (told,) = results.prefill_sentences(found)
+    assert "moves R_GM of the families in inference" in told
+    assert "AR's prefill is 1,000\u00a0ms, 1,000\u00a0ms and 1,000\u00a0ms, the median of" in told
     timeuse.show_predictions(found)
     told = next(part for part in shown if "The cost line at each" in part)
     assert "R_GM of all families; published: as stated, of the families in its inference." in told

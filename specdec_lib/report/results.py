@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.report import compare, figures, landing, leftout, style, text
+from specdec_lib.report import compare, figures, folders, landing, leftout, style, text
 from specdec_lib.report.style import number
 
 
@@ -57,9 +57,21 @@ def prefill_sentences(found: list[compare.Source]) -> list[str]:
             how = f" {words[0]}" if len(set(words)) == 1 else ""
             lines.append(
                 f"In {source.results.named} counting the prefill moves R_GM of the families in "
-                f"inference{how}: {text.listed(each)}."
+                f"inference{how}: {text.listed(each)}. {prefill_readings(source.results)}"
             )
     return lines
+
+
+def prefill_readings(one: folders.Results) -> str:
+    """What stands behind the prefill of each context: one time, from so many readings, some of them cold."""
+    read: Any = one.runs[one.runs["arm"] == "ar"].groupby(["context_tokens", "job", "family"], sort=False)
+    single = read["prefill_s"].first().groupby("context_tokens")
+    each = text.listed(f"{number(value * 1000)} ms" for value in single.median())
+    cold = float((single.max() / single.median()).max())
+    return (
+        f"AR's prefill is {each}, the median of {text.counted(int(single.count().min()), 'reading')} per context; the "
+        f"slowest took {number(cold)} times the median."
+    )
 
 
 def _moved(plain: float, with_prefill: float) -> str:
