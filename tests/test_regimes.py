@@ -16,6 +16,7 @@ import pytest
 from specdec_lib import errors, graph_phase
 from specdec_lib.costmodel import predicted_R
 from specdec_lib.errors import TableError
+from specdec_lib.paths import measuring_hash
 from specdec_lib.records import read_table, write_table
 from specdec_lib.report import (
     answer,
@@ -24,6 +25,7 @@ from specdec_lib.report import (
     compare,
     controlplane,
     costline,
+    environment,
     falls,
     figures,
     folders,
@@ -719,6 +721,25 @@ def test_a_table_that_a_page_alters_is_whole_for_the_next(made: Path) -> None:
     R = list(first["R"])
     first["R"] = 0.0
     assert list(mechanisms.by_family(one, "cost-model")["R"]) == R
+
+
+@pytest.mark.parametrize(("name", "captured"), [("gpu-eager", False), ("gpu-compiled", True)])
+def test_each_folder_is_held_against_the_sources_of_its_own_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, captured: bool
+) -> None:
+    """Captured runs depend on more modules, so their jobs carry another hash of the same sources."""
+    root, said = make_project(tmp_path), []
+    for folder in PROFILES:
+        file = root / "data" / folder / "provenance.json"
+        by = {measuring_hash(captured): 3} if folder == name else {}
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"measured_by": by}))
+    monkeypatch.setattr(text, "say", lambda *lines: said.extend(lines))
+    monkeypatch.setattr(style, "table", lambda *given, **more: None)
+    monkeypatch.setattr(environment, "project_root", lambda: root)
+    environment.show_provenance()
+    assert [
+        line for line in said if "today's is the same" in line and line.startswith(one_of(root, name).label)
+    ]
 
 
 @pytest.mark.parametrize(

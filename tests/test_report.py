@@ -434,6 +434,9 @@ def test_stages_roofline_and_prediction(project: Path, monkeypatch: pytest.Monke
         "the largest part of the SpecDec time is draft at 2K (60.0\u00a0%, then "
         in timeuse.stage_sentence(one)
     )
+    timed = one.runs[one.runs["arm"] == "spec"]["decode_s"].median()
+    marked: Any = one.stages
+    assert f"takes {text.number(marked['total_s'].iloc[0] / timed)} times" in timeuse.marks_sentence(one)
     row = timeuse.roofline(one).iloc[0]
     read = 3e8 + 20_000 * (2048 - 32)
     assert row["bytes per step, MB"] == pytest.approx(read / 1e6)

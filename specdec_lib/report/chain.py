@@ -61,15 +61,21 @@ def control_plane(one: folders.Results) -> str:
     return f"host reads per round go from {text.change(naive, device)} (naive to device-side); {told}."
 
 
-def factor_told(gain: Table, found: str) -> str:
-    """Rows of :func:`mechanisms.gain` in words: the factors that show a difference after ``found``, then the others."""
+def factor_told(gain: Table, found: str, of: str = "") -> str:
+    """Rows of :func:`mechanisms.gain` in words: the factors that show a difference after ``found``, then the others.
+    ``of``: whose factor it is, where no sentence before says so."""
     clear: list[str] = []
     lost: list[str] = []
     for row in gain.to_dict("records"):
         (clear if mechanisms.told_apart(row) else lost).append(mechanisms.gain_told(row))
     told = [f"{found} {text.listed(clear)}"] * bool(clear)
     s = "s" * (len(lost) > 1)
-    return "; ".join([*told, *[f"the factor{s} {text.listed(lost)} cannot be told from 1"] * bool(lost)])
+    return "; ".join(
+        [
+            *told,
+            *[f"the factor{s}{of} {text.listed(lost)}{',' * bool(of)} cannot be told from 1"] * bool(lost),
+        ]
+    )
 
 
 def acceptance_found(one: folders.Results) -> str:
@@ -156,8 +162,9 @@ def formulations(one: folders.Results) -> str:
     if gain.empty:
         return "only one formulation was run."
     label = "synthetic" if one.synthetic else "real"
-    start = f"against the reference engine ({label}) repair-free with bonus ({label})"
-    return f"{factor_told(gain, f'{start} multiplies the speed by')}."
+    found = f"against the reference engine ({label}) repair-free with bonus ({label}) multiplies the speed by"
+    of = f" of repair-free with bonus ({label}) against the reference engine ({label}),"
+    return f"{factor_told(gain, found, of)}."
 
 
 def numerics(one: folders.Results) -> str:

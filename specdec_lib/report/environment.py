@@ -28,7 +28,8 @@ def show_provenance() -> None:
         "never equals a hash of `measured_by`."
     )
     for one in folders.all_folders(root):
-        text.say(versions(one.label, one.provenance.get("measured_by", {}), measuring_hash()))
+        today = measuring_hash(one.profile.captured)
+        text.say(versions(one.label, one.provenance.get("measured_by", {}), today))
 
 
 def versions(label: str, by: dict[str, int], today: str) -> str:

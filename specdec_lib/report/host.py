@@ -99,6 +99,6 @@ def later_graphs_sentence(root: Path | None = None) -> str:
     return (
         f"Do graphs captured later change how long those that were there take? On one {known['device']}, pair "
         f"{known['pair']}, {number(known['repeats'])} runs after against {number(2 * known['repeats'])} before, by the "
-        f"device's clock: {'; '.join(told)}. Instrumented runs capture the stages as graphs of their own, so a process "
-        "takes them after every timed run."
+        f"device's clock: {'; '.join(told)}. Instrumented runs capture the stages as graphs of their own, so "
+        "today's sources take them after every timed run of a process; earlier ones took them family by family."
     )

@@ -140,7 +140,8 @@ def _ties_named(cells: folders.Table) -> folders.Table:
 def gain(one: folders.Results, phase: str, variant: str, against: str) -> folders.Table:
     """How much faster ``variant`` is than ``against`` in the same cells: a row per context with ``context, n,
     gain`` (geometric mean of the ratio of R; above 1 it is faster) and ``low, high, verdict``; ``spread``: the wider of
-    the ratio over families and of R over a cell's repeats (median over both variants' cells), as a share.
+    the ratio over families and of what repeats do to a ratio, as a share: the width of R over a cell's repeats (median
+    over both variants' cells) on either side of it.
 
     No row where the folder did not run both.
     """
@@ -152,7 +153,7 @@ def gain(one: folders.Results, phase: str, variant: str, against: str) -> folder
         ratio = R[variant] / R[against]
         found = estimate(list(ratio), one.design.analysis.interval)
         both = part[part["variant"].isin([variant, against])]
-        repeats = float(((both["R_high"] - both["R_low"]) / both["R"]).median())
+        repeats = (1 + float(((both["R_high"] - both["R_low"]) / both["R"]).median())) ** 2 - 1
         rows.append(
             {"context": int(context), "n": found.n, "gain": found.R_GM, "low": found.low, "high": found.high,
              "verdict": found.verdict, "spread": max(repeats, float(ratio.max() / ratio.min() - 1))}

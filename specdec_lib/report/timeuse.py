@@ -29,7 +29,7 @@ def show_stages(found: list[compare.Source]) -> None:
         )
         alt, csv = "Stacked bars of seconds per stage. " + told, one.csv(f"stages-{one.contexts[0]}.csv")
         style.figure(figures.stage_shares(shares), alt=alt, caption=caption, csv=csv)
-        text.say(told)
+        text.say(f"{told} {marks_sentence(one)}")
     if not having:
         text.say(text.not_measured("the stages of a round"))
 
@@ -49,6 +49,19 @@ def stage_seconds(one: folders.Results) -> dict[str, dict[str, float]]:
         for arm in names
         if (context, arm) in medians.index.droplevel(2)
     }
+
+
+def marks_sentence(one: folders.Results) -> str:
+    """What the marks cost: instrumented runs of SpecDec against timed ones of the same cell."""
+    cell = ["context_tokens", "family"]
+    stages: Any = one.stages
+    marked = stages[stages["arm"] == "spec"].groupby(cell)["total_s"].first()
+    timed: Any = one.runs[one.runs["arm"] == "spec"].groupby(cell)["decode_s"].median()
+    times = (marked / timed).dropna()
+    return (
+        f"An instrumented run takes {number(times.median())} times a timed one of its cell (median; "
+        f"{text.span(times)}): costs by stages are held against AR steps without marks, and may be off by as much."
+    )
 
 
 def stage_sentence(one: folders.Results) -> str:
