@@ -25,14 +25,20 @@ from specdec_lib.report import (
     compare,
     controlplane,
     costline,
+<<<<<<< HEAD
     environment,
+=======
+    dial,
+>>>>>>> 1141d75 (Every source names its models; a page that shows synthetic folders says once what that means; the dial says which confirmatory runs have its rounds)
     falls,
     figures,
     folders,
     host,
     ladder,
+    landing,
     launches,
     mechanisms,
+    models,
     plane,
     published,
     regimes,
@@ -41,6 +47,7 @@ from specdec_lib.report import (
     style,
     text,
     timeuse,
+    validity,
     waterfall,
 )
 from specdec_lib.report.regimes import Engine
@@ -50,6 +57,8 @@ ROOT = Path(__file__).parent.parent
 
 BOOK = Path(__file__).parent.parent / "book"
 SYNTHETIC = ("gpu-eager", "gpu-graphs", "gpu-compiled")
+EXPLAINED = ("index", "results", "regimes", "validity", "time", "cost-model", "all-accept", "draft-free", "dial",
+             "synthesis")  # fmt: skip
 PAGES = ("index", "results", "time", "control-plane", "all-accept", "draft-free", "dial", "formulations", "numerics",
          "cost-model", "synthesis", "regimes", "correctness", "acceptance", "relaxed", "audit")  # fmt: skip
 
@@ -117,6 +126,40 @@ def test_every_page_shows_every_regime_with_its_label(
             )
     if page not in ("audit", "acceptance", "relaxed", "correctness"):
         assert any(name in told for name in SYNTHETIC), page
+
+
+@pytest.mark.parametrize("page", EXPLAINED)
+def test_a_page_says_once_what_synthetic_means_and_only_where_it_shows_some(
+    made: Path, shown: list[str], no_ink: None, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if page == "validity":  # no made-up folder has A/A runs
+        monkeypatch.setattr(folders, "all_with", lambda *_: [one_of(made, "gpu-eager")])
+        monkeypatch.setattr("specdec_lib.report.validity._show_aa", lambda one: None)
+        validity.show_aa(made)
+    else:
+        run_page(page, made, monkeypatch)
+    told = "\n".join(shown)
+    assert told.count("shapes, random weights; which proposals pass is scripted") == 1, page
+    assert models.synthetic_told([one_of(made, "gpu-text")]) == ""
+
+
+def test_every_source_names_its_models(made: Path) -> None:
+    """R is of a pair as much as of a machine: the article's alone was named once."""
+    found = compare.sources(made)
+    for told in (compare.headline(found), landing.caption(found).split(" families in inference")):
+        for source, words in zip(found, told, strict=False):
+            assert models.named(source.results) in words if source.results else "Qwen2.5-0.5B" in words
+    by = {source.label: source.hardware for source in found}
+    assert by["gpu-compiled (synthetic)"].endswith("8 GiB cap, Qwen2.5 shapes, random weights")
+    assert by["gpu-text"].endswith(", SmolLM2-135M-Instruct with a 4-layer draft of the same width")
+
+
+def test_the_dial_says_which_confirmatory_runs_have_its_rounds(made: Path) -> None:
+    told = dial.engine_sentence(mechanisms.having("dial", made))
+    same, _, other = told.partition("; other ones in ")
+    assert "the same rounds in `gpu-compiled` (synthetic) (repair-free, bonus, k = 1" in same
+    assert "`gpu-text` (reference, k = 4)" in other and "`gpu-eager`" in other
+    assert dial.engine_sentence([]) == ""
 
 
 def test_text_chapters_leave_random_weights_out(

@@ -5,7 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.report import audit, compare, folders, host, mechanisms, regimes, repeated, residuals, text
+from specdec_lib.report import (
+    audit,
+    compare,
+    folders,
+    host,
+    mechanisms,
+    models,
+    regimes,
+    repeated,
+    residuals,
+    text,
+)
 from specdec_lib.report.costline import PHASE
 from specdec_lib.report.regimes import Point
 from specdec_lib.report.repeated import NEAR_LAYERS, NEAR_R
@@ -23,7 +34,9 @@ def show(root: Path | None = None) -> None:
         *gain_sentences(root), *check_sentences(root), host.pace_sentence(root), host.core_sentence(root),
         host.later_graphs_sentence(root), line_sentence(root),
     ]  # fmt: skip
-    text.say(*(f"- {sentence}" for sentence in told if sentence))
+    text.say(
+        models.synthetic_told(folders.measured(root)), *(f"- {sentence}" for sentence in told if sentence)
+    )
     for line in absent(root):
         text.say(line)
 

@@ -18,6 +18,7 @@ from specdec_lib.report import (
     folders,
     freedraft,
     mechanisms,
+    models,
     places,
     residuals,
     style,
@@ -36,7 +37,7 @@ _WORK = ["context_tokens", "family", "formulation", "bonus", "k", "rounds_n", "t
 def show_step(name: str, root: Path | None = None) -> None:
     """The sentence of one chapter, per folder that has its data."""
     if name == "results":
-        text.say(*_results(root))
+        text.say(models.synthetic_told(folders.measured(root)), *_results(root))
         return
     having = mechanisms.having(name, root)
     text.say(*(f"`{one.label}`: {STEPS[name](one)}" for one in having if not one.quick))

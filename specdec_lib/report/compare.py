@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from specdec_lib.report import folders, published, text
+from specdec_lib.report import folders, models, published, text
 from specdec_lib.report.style import number
 
 Row = dict[str, Any]
@@ -20,7 +20,7 @@ class Source:
     """One line of a comparison: where its numbers come from and one row per context (schema "summary")."""
 
     label: str
-    hardware: str
+    hardware: str  # and the pair of models
     summary: pd.DataFrame
     csv: str
     results: folders.Results | None = None  # None: the article
@@ -63,7 +63,7 @@ def sources(
 ) -> list[Source]:
     """The article, then every measured folder that joins comparisons; ``real_only`` where the text itself counts."""
     return [from_article(root)] + [
-        Source(one.label, one.hardware, one.summary, one.runs_csv, one)
+        Source(one.label, models.setting(one), one.summary, one.runs_csv, one)
         for one in folders.measured(root, real_only=real_only)
         if one.committed or not committed_only
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from specdec_lib.report import costline, figures, folders, mechanisms, style, text
+from specdec_lib.report import costline, figures, folders, mechanisms, models, style, text
 from specdec_lib.report.costline import Line
 from specdec_lib.report.curve import (
     PHASE,
@@ -26,7 +26,9 @@ _FINE = 41  # points of the predicted curve
 
 def show_curve(root: Path | None = None) -> None:
     """One figure per folder and context, the table of all, and where R crosses 1."""
-    for one in mechanisms.having(PHASE, root):
+    having = mechanisms.having(PHASE, root)
+    text.say(models.synthetic_told(having), engine_sentence(having))
+    for one in having:
         cells = mechanisms.by_family(one, PHASE)
         lines, frame, n = costline.lines(one), curve(cells), one.profile.new_tokens
         bits, csv = by_bits(cells, lines, n), one.csv(f"{PHASE}.csv")
@@ -53,6 +55,18 @@ def show_curve(root: Path | None = None) -> None:
         style.table(curve_table(frame, lines, bits, n), caption=caption, csv=csv)
         text.say(*_of(one, [*told, bits_sentence(frame, bits)]))
     text.say(*mechanisms.missing(PHASE, root))
+
+
+def engine_sentence(shown: list[folders.Results]) -> str:
+    """Whether each folder's confirmatory runs have the dial's rounds; "" with none."""
+    kinds: dict[bool, list[str]] = {True: [], False: []}
+    for one in shown:
+        first = curve(mechanisms.by_family(one, PHASE)).iloc[0]
+        same = (first["formulation"], first["bonus"]) == (one.profile.formulation, one.profile.bonus)
+        kinds[same].append(f"{one.named} ({one.setup})")
+    words = {True: "the same rounds in", False: "other ones in"}
+    told = [f"{words[same]} {text.listed(named)}" for same, named in kinds.items() if named]
+    return f"The confirmatory runs have {'; '.join(told)}." if told else ""
 
 
 def show_crossing(root: Path | None = None) -> None:

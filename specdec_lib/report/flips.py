@@ -67,10 +67,7 @@ EQUALITY = {"families with equal tokens": lambda row: f"{row['identical_families
 def show_equality_table(root: Path | None = None) -> None:
     """Families whose tokens are equal in both arms, published and every folder with its own text."""
     found = compare.sources(root, real_only=True)
-    # the article's hardware names its pair already
-    pairs = [f", pair {source.results.profile.pair}" if source.results else "" for source in found]
-    told = zip(found, pairs, strict=True)
-    each = " ".join(f"{source.label}: {source.hardware}{pair}; {source.setup}." for source, pair in told)
+    each = " ".join(f"{source.label}: {source.hardware}; {source.setup}." for source in found)
     caption = f"Token equality of AR and SpecDec in the timed runs. {each}"
     style.table(compare.table(found, EQUALITY), caption=caption, csv=compare.files(found))
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec_lib.report import answer, compare, figures, leftout, regimes, style, synthesis, text
+from specdec_lib.report import answer, compare, figures, leftout, models, regimes, style, synthesis, text
 
 
 def show(root: Path | None = None) -> None:
     """Headline figure, the answer per source, and what is not measured."""
     found = compare.sources(root)
     style.use_style()
-    text.say(answer.in_short(found), "\n".join(f"- {told}" for told in compare.headline(found)))
+    each = "\n".join(f"- {told}" for told in compare.headline(found))
+    text.say(answer.in_short(found), each, models.synthetic_told(compare.ours(found)))
     style.figure(figures.headline(found), alt=alt(found), caption=caption(found), csv=compare.files(found))
     text.say(compare.agreement(found), *leftout.left_out(found))
     limits = [*synthesis.limit_sentences(root), *regimes.margin_sentences(root)]

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.costmodel import PUBLISHED_K, PUBLISHED_TOKENS, counts_from_trace
-from specdec_lib.report import audit, folders, mechanisms, published, style, text
+from specdec_lib.report import audit, folders, mechanisms, models, published, style, text
 from specdec_lib.report.costline import lines
 from specdec_lib.report.style import number
 from specdec_lib.stats import geometric_mean
@@ -34,6 +34,7 @@ _SAME = 0.05  # times within this share of each other are one
 
 def show(phase: str, root: Path | None = None) -> None:
     """The phase's variants beside the published ones."""
+    text.say(models.synthetic_told(mechanisms.having(phase, root)))
     mechanisms.show_variants(phase, PUBLISHED[phase], root)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.report import compare, figures, folders, landing, leftout, style, text
+from specdec_lib.report import compare, figures, folders, landing, leftout, models, style, text
 from specdec_lib.report.style import number
 
 
@@ -13,6 +13,7 @@ def show_verdicts(found: list[compare.Source], root: Path | None = None) -> None
     """The headline figure, the table behind it and a verdict sentence per context and source."""
     style.use_style()
     csv = compare.files(found)
+    text.say(models.synthetic_told(compare.ours(found)))
     style.figure(figures.headline(found), alt=landing.alt(found), caption=landing.caption(found), csv=csv)
     caption = "The result per context. The interval is of the families in inference, as R_GM is."
     style.table(compare.table(found, compare.VERDICTS, setup=True), caption=caption, csv=csv)

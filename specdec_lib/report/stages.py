@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec_lib.report import audit, figures, folders, mechanisms, published, style, text, timeuse
+from specdec_lib.report import audit, figures, folders, mechanisms, models, published, style, text, timeuse
 from specdec_lib.report.costline import PHASE
 
 Table = folders.Table
@@ -18,6 +18,7 @@ def show_audit(root: Path | None = None) -> None:
 
 def show(root: Path | None = None) -> None:
     """Stage shares of the development runs, and the published share of the draft."""
+    text.say(models.synthetic_told(mechanisms.having(PHASE, root)))
     for one in mechanisms.having(PHASE, root):
         costs = one.table(COSTS, "costs")
         k = one.profile.k

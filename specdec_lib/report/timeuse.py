@@ -8,7 +8,7 @@ import pandas as pd
 
 from specdec_lib.costmodel import GPU_BYTES_PER_S, PUBLISHED_K, PUBLISHED_TOKENS, predicted_R
 from specdec_lib.guesses import draft_costs
-from specdec_lib.report import audit, compare, figures, folders, published, style, text
+from specdec_lib.report import audit, compare, figures, folders, models, published, style, text
 from specdec_lib.report.costline import CLEARLY
 from specdec_lib.report.style import number
 
@@ -211,7 +211,8 @@ def show_predictions(found: list[compare.Source]) -> None:
     if not having:
         text.say(text.not_measured("a prediction from this machine's own models"))
         return
-    each = "; ".join(f"{one.label}: {one.hardware}; {one.setup}" for one, _ in having)
+    text.say(models.synthetic_told(one for one, _ in having))
+    each = "; ".join(f"{one.label}: {models.setting(one)}; {one.setup}" for one, _ in having)
     caption = (
         "The cost line at each source's own median alpha, with v = 1, for its own engine "
         f"(published: {published.HARDWARE}; {published.SETUP}; {each}). Measured: R_GM of all families; published: as "

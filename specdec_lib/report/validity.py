@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from specdec_lib.report import figures, folders, style, text
+from specdec_lib.report import figures, folders, models, style, text
 from specdec_lib.report.style import number
 
 COMMAND = "make runs PROFILE=cpu-full INTO=my-cpu-full"
@@ -20,6 +20,7 @@ def show_aa(root: Path | None = None) -> None:
     found = folders.all_with("aa.csv", root)
     if not found:
         text.say(text.not_measured("AR against AR", COMMAND))
+    text.say(models.synthetic_told(found))
     for one in found:
         _show_aa(one)
 
