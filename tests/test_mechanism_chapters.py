@@ -403,6 +403,22 @@ def test_the_costs_are_found_again_from_R(one: folders.Results) -> None:
     assert "hardly more than a step (at most 10 %) at 2K, clearly more (above 10 %) at 8K." in told
 
 
+def test_a_verification_below_one_step_limits_no_draft(one: folders.Results) -> None:
+    full, free = (mechanisms.by_family(one, phase) for phase in ("all-accept", "draft-free"))
+    fast = free.assign(R=free["R"] * 5, context_tokens=8192)  # v below one AR step
+    frame = oracles.draft_costs(
+        pd.concat([full, full.assign(context_tokens=8192)]), pd.concat([free, fast]), N
+    )
+    limits = oracles.draft_cost_table(frame, "here")["largest c with R = 1 (by v)"]
+    assert list(limits)[-2:] == [text.number(frame["c_limit"].iloc[0]), oracles.BELOW]
+    costs, beside = oracles.draft_cost_sentences(frame, {CONTEXT: C, 8192: C})
+    alone = oracles.draft_cost_sentences(frame[frame["steady"]], {CONTEXT: C})
+    assert "at most " + limits.iloc[-2] + " (no limit at 8K: v below a step)" in costs
+    assert costs.replace(" (no limit at 8K: v below a step)", "") == alone[0] and beside == alone[1]
+    (none,) = oracles.draft_cost_sentences(frame[~frame["steady"]], {8192: C})
+    assert none.startswith("No limit of c can be told (v below a step at 8K") and "not measured" not in none
+
+
 def test_a_verification_below_one_step_gets_no_verdict(
     one: folders.Results, project: Path, shown: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ COUNTED = (
 )
 _FEWEST = 3  # cells from which a difference of times is judged
 _CARRY = 2  # families of a context from which it is judged whether perfect acceptance pays
+BELOW = "none: v below a step"  # where a largest c would stand
 _SAME = 0.05  # times within this share of each other are one
 
 
@@ -151,7 +152,8 @@ def draft_costs(cells: Table, free: Table, new_tokens: int) -> Table:
     """Per context, in AR steps: v of a k-row block, c by the formula and by counted forwards, and the c with R = 1.
 
     (N - 1) / R is the time in AR steps. Draft-free: rounds x v. Everything accepted: rounds x (k c + v). ``spread``:
-    the widest of R over a cell's repeats or over the families, as a share of R.
+    the widest of R over a cell's repeats or over the families, as a share of R. ``steady``: no cell's v is below one
+    step, which cannot be (:func:`.freedraft.above_ceiling`); else there is no ``c_limit``, and c is worth as little.
     """
     keys, steps, rows = ["context_tokens", "family"], new_tokens - 1, []
     full = cells[cells["variant"] == PLAIN].merge(
@@ -160,15 +162,16 @@ def draft_costs(cells: Table, free: Table, new_tokens: int) -> Table:
     for context, part in full.groupby("context_tokens", sort=True):
         v = steps / part["R_free"] / part["rounds_n_free"]
         spent = steps / part["R"] - part["rounds_n"] * v
-        k = int(part["k"].iloc[0])
+        k, steady = int(part["k"].iloc[0]), bool((v >= 1).all())
+        limit = float(((steps / part["rounds_n"] - v) / k).mean())
         repeats = ((part["R_high"] - part["R_low"]) / part["R"]).max()
         families = (part["R"].max() - part["R"].min()) / part["R"].mean()
         rows.append(
             {"context_tokens": int(context), "n": len(part), "k": k, "R": float(part["R"].mean()), "v": float(v.mean()),
-             "spread": float(max(repeats, families)),
+             "spread": float(max(repeats, families)), "steady": steady,
              "c_formula": float((spent / part["rounds_n"] / k).mean()),
              "c_counted": float((spent / part["draft_calls_n"]).mean()),
-             "c_limit": float(((steps / part["rounds_n"] - v) / k).mean())}
+             "c_limit": limit if steady else None}
         )  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -189,7 +192,7 @@ def draft_cost_table(frame: Table, label: str, root: Path | None = None) -> Tabl
             "v (oracle)": row["v"],
             "c by the formula (synthetic; article: oracle)": row["c_formula"],
             "c per counted forward (synthetic)": number(row.get("c_counted", "not stated")),
-            "largest c with R = 1 (by v)": row["c_limit"],
+            "largest c with R = 1 (by v)": number(row["c_limit"]) if row.get("steady", True) else BELOW,
         }
         for row in [*theirs, *ours]
     )
@@ -202,13 +205,17 @@ def published_limits(root: Path | None = None) -> list[float]:
 
 
 def draft_cost_sentences(frame: Table, fitted: dict[int, float]) -> list[str]:
-    """Whether a draft this dear can ever pay, and whether the cost line gives the same c."""
-    where = _pays_told(frame)
-    told = [
-        f"Here a draft forward costs {text.span(frame['c_formula'])} AR steps by the formula and may cost "
-        f"at most {text.span(frame['c_limit'])}: without bonus, {where} (synthetic)."
-    ]
-    counted = zip(frame["c_counted"], frame["context_tokens"], strict=True)
+    """Whether a draft this dear can ever pay, and whether the cost line gives the same c: where v can be."""
+    where, known = _pays_told(frame), frame[frame["steady"]]
+    odd = text.listed(map(text.context_name, frame[~frame["steady"]]["context_tokens"]))
+    costs = (
+        f"Here a draft forward costs {text.span(known['c_formula'])} AR steps by the formula and may cost at most "
+        f"{text.span(known['c_limit'])}{f' (no limit at {odd}: v below a step)' * bool(odd)}"
+    )
+    if known.empty:
+        costs = f"No limit of c can be told (v below a step at {odd}: unsteady times)"
+    told = [f"{costs}: without bonus, {where} (synthetic)."]
+    counted = zip(known["c_counted"], known["context_tokens"], strict=True)
     beside = [(c, fitted[context]) for c, context in counted if context in fitted]
     if beside:
         told.append(
