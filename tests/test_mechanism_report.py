@@ -176,6 +176,14 @@ def test_published_numbers_stand_beside_ours(project: Path, shown: list[str]) ->
     assert table["4K", "all accepted, bonus (synthetic)"] == "0.931"
     assert table["2K", "elsewhere"] == "0.714" and ("8K", "elsewhere") not in table.index
     assert table["2K", "draft's text (oracle)"] == "not stated"
+    frame = mechanisms.by_variant(one, "all-accept")
+    fewer: Any = mechanisms.variant_table(frame[frame["variant"] != "all accepted"], given)
+    lacking = fewer[(fewer["variant"] == "all accepted (synthetic)") & (fewer["context"] == "2K")].iloc[0]
+    assert lacking["published R"] == "0.860"
+    assert set(lacking.drop(["context", "variant", "published R"])) == {"not run"}, (
+        "no acceptance of nobody's"
+    )
+    assert "not run" not in set(fewer[fewer["variant"] == "elsewhere"].iloc[0]), "a line of the article's own"
     mechanisms.show_variants("all-accept", names, project)
     assert "× a published R" in shown[1]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from specdec_lib.report import figures, folders, style, text
-from specdec_lib.report.phases import published_frame
+from specdec_lib.report.phases import own, published_frame
 
 # Ticks of a wide axis: the usual ones would touch.
 _BESIDE = 0.45  # of the distance between two contexts
@@ -27,7 +27,7 @@ def dots(cells: folders.Table, frame: folders.Table, given: pd.DataFrame | None 
     labels = {row["variant"]: labelled(row["variant"], row["label"]) for row in frame.to_dict("records")}
     lengths = sorted({int(context) for context in frame["context"]})
     others = others[others["context"].isin(lengths)]
-    labels |= {name: name for name in others["variant"] if name not in labels}
+    labels |= {name: own(name) for name in others["variant"] if name not in labels}
     names, step = list(labels), 0.8 / len(lengths)
     fig, ax = figures.axes(1.5 + len(names) * (0.14 + (0.24 if len(others) else 0.17) * len(lengths)))
     values: list[float] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,17 @@ import pandas as pd
 
 from specdec_lib.report import published, text
 from specdec_lib.report.style import number
+from specdec_lib.variants import PHASES
 
 ARTICLE, CSV = published.HARDWARE, published.PHASES_CSV
 # Published phases by the name they get in our tables: one of our variants, or a line of its own.
 Published = Mapping[str, str]
+_LABELS = {variant.name: variant.label for phase in PHASES.values() for variant in phase}
+
+
+def own(name: str) -> str:
+    """A published line by the name and the label that the variant of ours has, where it is one of ours."""
+    return f"{name} ({_LABELS[name]})" if name in _LABELS else name
 
 
 def published_value(phase: str, quantity: str, context: int | None, root: Path | None = None) -> float | None:
@@ -46,14 +53,23 @@ def published_frame(names: Published, root: Path | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["variant", "context", "R", "acceptance"])
 
 
-def published_table(given: pd.DataFrame, columns: Iterable[str] = ()) -> pd.DataFrame:
-    """The published numbers alone; what the article does not give reads "not stated"."""
-    columns = list(columns) or ["context", "variant", "acceptance", "published R"]
+def published_table(given: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """The published numbers alone; what the article does not give reads "not stated".
+
+    ``columns``: those of a folder's table, where a variant of ours that the folder lacks reads "not run".
+    """
+    ours, columns = _LABELS if columns else {}, columns or ["context", "variant", "acceptance", "published R"]
     rows = []
     for row in given.to_dict("records"):
-        accepted = row["acceptance"]
-        shown = {"context": text.context_name(row["context"]), "variant": row["variant"]}
+        name, accepted = row["variant"], row["acceptance"]
+        shown = {
+            "context": text.context_name(row["context"]),
+            "variant": name,
+            "published R": number(row["R"]),
+        }
+        if name in ours:
+            rows.append(dict.fromkeys(columns, "not run") | shown | {"variant": own(name)})
+            continue
         shown["acceptance"] = "not stated" if accepted != accepted else number(accepted)
-        shown["published R"] = number(row["R"])
         rows.append(dict.fromkeys(columns, "not stated") | shown)
     return pd.DataFrame(rows, columns=columns, dtype=object)
