@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import re
@@ -37,6 +38,7 @@ from specdec_lib.report import (
     ladder,
     landing,
     launches,
+    leftout,
     mechanisms,
     models,
     plane,
@@ -152,6 +154,22 @@ def test_every_source_names_its_models(made: Path) -> None:
     by = {source.label: source.hardware for source in found}
     assert by["gpu-compiled (synthetic)"].endswith("8 GiB cap, Qwen2.5 shapes, random weights")
     assert by["gpu-text"].endswith(", SmolLM2-135M-Instruct with a 4-layer draft of the same width")
+
+
+def test_the_figure_of_the_families_names_only_lines_that_it_has(made: Path) -> None:
+    source = next(source for source in compare.sources(made) if source.label == "gpu-text")
+    contexts = source.summary["context_tokens"]
+    for without, says in (
+        ([], "families in inference."),
+        ([2048], "families in inference (at 4K and 8K only)."),
+        (list(contexts), "No line: no family is in inference."),
+    ):
+        summary = source.summary.assign(R_GM=source.summary["R_GM"].mask(contexts.isin(without)))
+        changed = dataclasses.replace(source, summary=summary)
+        assert results.line_told(changed).endswith(says)
+        axes = figures.forest(changed).axes[0]
+        lines = sum(line.get_alpha() == 0.6 for line in axes.get_lines())
+        assert lines == len(contexts) - len(without)
 
 
 def test_the_dial_says_which_confirmatory_runs_have_its_rounds(made: Path) -> None:
@@ -624,13 +642,19 @@ def test_both_halves_of_the_prediction_are_judged(made: Path, tmp_path: Path) ->
 
 def test_a_check_that_could_not_be_computed_is_not_said_to_pass(made: Path) -> None:
     one = one_of(made, "gpu-eager")
-    assert carried._checks(one) == ""
+    assert leftout.computable(one) == ""
     few: Any = SimpleNamespace(
         families=one.families.assign(order_passed=None), design=one.design, profile=one.profile
     )
-    told = carried._checks(few)
-    assert told.startswith("; 5 of 6 checks can be computed with")
+    told = leftout.computable(few)
+    assert told.startswith("5 of 6 checks can be computed with") and told.endswith(", not order")
     assert "at 2K, 4K and 8K)" in carried.check_sentences(made)[0]
+    (source,) = (source for source in compare.sources(made) if source.label == "gpu-eager (synthetic)")
+    rows = source.summary.assign(n_in_inference=source.summary["n"])
+    few.named, few.quick = "here", False
+    for folder, says in ((one, "check."), (few, f"check ({told}).")):
+        (line,) = leftout.left_out([dataclasses.replace(source, summary=rows, results=folder)])
+        assert line.endswith(f"no cell failed a timing {says}")
 
 
 def test_every_gpu_folder_has_its_margin_on_the_first_page(made: Path) -> None:

@@ -10,6 +10,7 @@ from specdec_lib.report import (
     compare,
     folders,
     host,
+    leftout,
     mechanisms,
     models,
     regimes,
@@ -237,25 +238,14 @@ def check_sentences(root: Path | None = None) -> list[str]:
         where = text.listed(text.context_name(row["context_tokens"]) for row in source.rows)
         each = text.listed(f"{row['n_in_inference']} of {row['n']}" for row in source.rows)
         held = all(row["n_in_inference"] >= FAMILIES / ALL_FAMILIES * row["n"] for row in source.rows)
-        kinds[held].append(f"{source.results.named} ({each} at {where}{_checks(source.results)})")
+        few = f"; {told}" if (told := leftout.computable(source.results)) else ""
+        kinds[held].append(f"{source.results.named} ({each} at {where}{few})")
     return [
         f"Every timing check passes for at least {FAMILIES} of {ALL_FAMILIES} families, or that share of fewer, at "
         f"every context: {yes(held)} in {text.listed(named)}."
         for held, named in kinds.items()
         if named
     ]
-
-
-def _checks(one: folders.Results) -> str:
-    """Where the folder's repeats do not allow every timing check: how many could be computed."""
-    planned = one.design.analysis.exclude_on
-    computed = [name for name in planned if bool(one.families[f"{name}_passed"].notna().any())]
-    if len(computed) == len(planned):
-        return ""
-    return (
-        f"; {number(len(computed))} of {number(len(planned))} checks can be computed with "
-        f"{text.counted(one.profile.repeats, 'repeat')}"
-    )
 
 
 def line_sentence(root: Path | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from specdec_lib.report import compare, text
+from specdec_lib.report import compare, folders, text
 from specdec_lib.report.style import number
 
 _SEEN = 0.05  # a shift of R_GM that is told though no verdict changes
@@ -21,7 +21,8 @@ def left_out(found: list[compare.Source]) -> list[str]:
         cells = f"{n - kept} of {text.counted(n, 'cell')}"
         told = f"In {source.results.named} {cells} failed a timing check and left the inference"
         if n == kept:
-            lines.append(f"In {source.results.named} no cell failed a timing check.")
+            few = f" ({some})" if (some := computable(source.results)) else ""
+            lines.append(f"In {source.results.named} no cell failed a timing check{few}.")
         elif matters := _with_all(source):
             lines.append(f"{told}. {matters}")
         else:
@@ -30,6 +31,18 @@ def left_out(found: list[compare.Source]) -> list[str]:
         told = text.listed(unmoved)
         lines.append(f"Failed a timing check and left the inference, without changing a verdict: {told}.")
     return lines
+
+
+def computable(one: folders.Results) -> str:
+    """Where the folder's repeats do not allow every timing check: how many could be computed, and which not."""
+    planned = one.design.analysis.exclude_on
+    absent = [name for name in planned if bool(one.families[f"{name}_passed"].isna().all())]
+    if not absent:
+        return ""
+    return (
+        f"{number(len(planned) - len(absent))} of {number(len(planned))} checks can be computed with "
+        f"{text.counted(one.profile.repeats, 'repeat')}, not {text.listed(absent)}"
+    )
 
 
 def _moved(source: compare.Source) -> str:

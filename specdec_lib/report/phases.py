@@ -58,7 +58,8 @@ def published_table(given: pd.DataFrame, columns: Sequence[str] = ()) -> pd.Data
 
     ``columns``: those of a folder's table, where a variant of ours that the folder lacks reads "not run".
     """
-    ours, columns = _LABELS if columns else {}, columns or ["context", "variant", "acceptance", "published R"]
+    ours: Mapping[str, str] = _LABELS if columns else {}
+    columns = list(columns) or ["context", "variant", "acceptance", "published R"]
     rows = []
     for row in given.to_dict("records"):
         name, accepted = row["variant"], row["acceptance"]

@@ -98,11 +98,21 @@ def show_forest(found: list[compare.Source], root: Path | None = None) -> None:
         caption = (
             f"{source.label}: {source.hardware}; {source.setup}. R per family: quotient of the medians over "
             f"{source.repeats} repeats, {one.families['family'].nunique()} families. Hollow: a timing check "
-            "failed. Lines: R_GM of the context's families in inference."
+            f"failed. {line_told(source)}"
         )
         style.figure(figures.forest(source), alt=alt, caption=caption, csv=one.runs_csv)
         text.say(" ".join(family_sentence(source.label, part) for part in cells.values()))
     text.say(*_missing(found, root))
+
+
+def line_told(source: compare.Source) -> str:
+    """For which contexts the figure of the families has a line: for those that have some in inference."""
+    drawn = [bool(row["R_GM"] == row["R_GM"]) for row in source.rows]
+    if not any(drawn):
+        return "No line: no family is in inference."
+    at = zip(source.rows, drawn, strict=True)
+    where = text.listed(text.context_name(row["context_tokens"]) for row, there in at if there)
+    return f"Lines: R_GM of the context's families in inference{f' (at {where} only)' * (not all(drawn))}."
 
 
 def family_sentence(label: str, cells: Any) -> str:
