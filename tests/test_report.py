@@ -694,6 +694,22 @@ def test_the_method_page_reads_the_design_file(project: Path) -> None:
     assert len(method.prompt_families(REPOSITORY)) == 20
 
 
+def test_the_method_page_shows_what_a_profile_sets_for_itself(project: Path) -> None:
+    path = project / "design.toml"
+    path.write_text((REPOSITORY / "design.toml").read_text())
+    frame = method.overrides(project).set_index("profile")
+    assert "cpu-full" not in frame.index, "it is the frozen design"
+    shown = ["mode", "formulation", "bonus", "k", "repeats"]
+    assert list(frame.loc["h200-shapes", shown]) == ["compiled", "repair-free", "yes", "1", "as above"]
+    assert list(frame.loc["h200-smol", shown]) == ["eager", "as above", "as above", "as above", "3"]
+    assert frame.loc["h200-shapes", "alpha"] == "imposed: 0.735 to 0.770"
+    assert "k = 1 of `h200-shapes` was" in method.k_sentence(project)
+    assert "`h200-shapes-graphs` takes the same" in method.k_sentence(project)
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith("k = 1")))
+    assert method.k_sentence(project) == "" and method.overrides(project).set_index("profile").loc[
+        "h200-shapes", "k"] == "as above"  # fmt: skip
+
+
 def test_the_readmes_picture_is_that_of_the_committed_data() -> None:
     assert (REPOSITORY / picture.PICTURE).read_bytes() == picture.draw(REPOSITORY), (
         "draw it again: python -m specdec_lib.report.picture"

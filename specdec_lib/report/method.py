@@ -32,6 +32,11 @@ _MEANING = {
 }
 
 
+# What of [measurement] a profile may set for itself, but for whom it measures.
+_OWN = ("formulation", "bonus", "k", "repeats", "new_tokens", "dtype")
+_FROZEN = "as above"
+
+
 def configuration(root: Path | None = None) -> pd.DataFrame:
     """Every setting of [measurement] with its meaning."""
     settings = folders.read_design(root).measurement.model_dump()
@@ -64,6 +69,36 @@ def profiles(root: Path | None = None) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows, dtype=object)
+
+
+def overrides(root: Path | None = None) -> pd.DataFrame:
+    """What of a round and of its measurement each profile sets for itself; its contexts are in :func:`profiles`."""
+    design, rows = folders.read_design(root), []
+    for name, entry in design.profiles.items():
+        own = {key: getattr(entry, key) for key in _OWN}
+        own = {
+            key: value for key, value in own.items() if value not in (None, getattr(design.measurement, key))
+        }
+        if own or entry.scripted or entry.mode != "eager":
+            settings = {key: _shown(key, own[key]) if key in own else _FROZEN for key in _OWN}
+            alpha = f"imposed: {text.span(entry.scripted.values())}" if entry.scripted else "the draft's"
+            rows.append({"profile": name, "mode": entry.mode} | settings | {"alpha": alpha})
+    return pd.DataFrame(rows, dtype=object)
+
+
+def k_sentence(root: Path | None = None) -> str:
+    """Where the k of a scripted profile comes from; "" where none has its own."""
+    entries = folders.read_design(root).profiles.items()
+    own = {name: entry.k for name, entry in entries if entry.scripted and entry.k}
+    if not own:
+        return ""
+    first, *others = own
+    same = [f"`{name}`" for name in others if own[name] == own[first]]
+    take = f"; {text.listed(same)} {'takes' if len(same) == 1 else 'take'} the same" if same else ""
+    return (
+        f"The k = {own[first]} of `{first}` was chosen before its run, by the cost line at the alphas that it "
+        f"imposes, the published ones rounded{take}."
+    )
 
 
 def pairs(root: Path | None = None) -> pd.DataFrame:
