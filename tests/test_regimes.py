@@ -26,11 +26,8 @@ from specdec_lib.report import (
     compare,
     controlplane,
     costline,
-<<<<<<< HEAD
-    environment,
-=======
     dial,
->>>>>>> 1141d75 (Every source names its models; a page that shows synthetic folders says once what that means; the dial says which confirmatory runs have its rounds)
+    environment,
     falls,
     figures,
     folders,
