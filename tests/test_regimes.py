@@ -299,10 +299,18 @@ def test_the_plane_says_on_which_side_a_regime_lies(made: Path) -> None:
     )
     found = regimes.points(made)
     drawn = plane.figure(found, 0.75)
-    assert len(drawn.legends[0].get_texts()) == 5 + 2, "sources and engines"
-    dotted = [line for line in drawn.axes[0].get_lines() if line.get_linestyle() == ":"]
-    names = {said.get_text() for said in drawn.axes[0].texts if said.get_text().startswith("all accepted: ")}
-    assert names == {f"all accepted: {point.engine}" for point in found} and len(dotted) == len(names) == 2
+    named = [said.get_text() for said in drawn.legends[0].get_texts()]
+    engines = {str(point.engine) for point in found}
+    assert set(named[5:]) == {
+        f"{words}: {engine}" for words in ("R = 1", "all accepted") for engine in engines
+    }
+    assert len(named) == 5 + 2 * 2, "sources and engines"
+    upright = {said.get_text().partition("\n")[0] for said in drawn.axes[0].texts}
+    assert upright == {"layers", "bytes"}, "a name inside the plot would cross a line or another name"
+    lines = {line.get_label(): line for line in drawn.axes[0].get_lines()}
+    for engine in engines:
+        usual, ideal = lines[f"R = 1: {engine}"], lines[f"all accepted: {engine}"]
+        assert usual.get_linestyle() == ideal.get_linestyle() and usual.get_color() != ideal.get_color()
     later = [line for line in drawn.axes[0].get_lines() if line.get_markerfacecolor() == "none"]
     assert len(later) == len(found) - 5, "of the contexts after the first the marks are open"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ def show(root: Path | None = None) -> None:
     caption = (
         "A draft forward c and a verification v (overhead of a round inside), in AR steps; a mark per "
         "context: the shortest is filled, longer ones are open and ever larger. Below a line R is above 1 for that "
-        f"engine at alpha = {number(alpha)}, the published mean; dotted, with the engine's name: with everything "
+        f"engine at alpha = {number(alpha)}, the published mean; thin and grey, in the same dashes: with everything "
         "accepted; upright: the Qwen pair's share of bytes and of layers. Published: "
         f"{published.HARDWARE}. {'. '.join(hardware.values())}."
     )
@@ -85,14 +84,13 @@ def figure(found: list[Point], alpha: float) -> figures.Figure:
     right = max(max(point.c for point in found) * 1.12, 1.0)
     low = min(0.8, min(point.v for point in found) * 0.95)
     engines = sorted({point.engine for point in found}, key=lambda engine: (engine.formulation, -engine.k))
+    # Every name stands in the legend: beside its line it would cross another line, or another name.
     edges: list[Any] = []
-    dotted: list[tuple[str, list[float], list[float]]] = []
-    for look, engine in zip(("-", "--", "-."), engines, strict=False):
-        edges += ax.plot(*_edge(engine, alpha, right), color=style.INK, linestyle=look, linewidth=1.4, marker="",
-                         label=f"R = 1: {engine}")  # fmt: skip
-        ends = _edge(engine, 1.0, right)
-        ax.plot(*ends, color=style.MUTED, linestyle=":", linewidth=1.2, marker="")
-        dotted.append((f"all accepted: {engine}", *ends))
+    ways = ((alpha, style.INK, 1.6, "R = 1"), (1.0, style.MUTED, 0.9, "all accepted"))
+    for accepted, colour, width, words in ways:
+        for look, engine in zip(("-", "--", "-."), engines, strict=False):
+            edges += ax.plot(*_edge(engine, accepted, right), color=colour, linestyle=look, linewidth=width, marker="",
+                             label=f"{words}: {engine}")  # fmt: skip
     for name, value in audit.ratios().items():
         ax.axvline(value, color=style.MUTED, linewidth=1.0, linestyle="-", marker="")
         ax.text(value, 1.01, f"{name}\n{number(value)}", transform=ax.get_xaxis_transform(), ha="center", va="bottom",
@@ -111,20 +109,9 @@ def figure(found: list[Point], alpha: float) -> figures.Figure:
     ax.set_ylim(low, top)
     ax.set_xlabel("c: a draft forward, in AR steps")
     ax.set_ylabel("v: a verification, in AR steps")
-    for line in dotted:  # the limits must stand: a name's angle is the line's on the page
-        _name_line(ax, *line, (low, top))
     fig.legend(handles=[*marks, *edges], loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=2, fontsize=9)
     fig.tight_layout()
     return fig
-
-
-def _name_line(ax: Any, name: str, x: list[float], y: list[float], bounds: tuple[float, float]) -> None:
-    """Write a falling line's name along it, from where it comes into the plot."""
-    low, top = bounds
-    slope = (y[1] - y[0]) / (x[1] - x[0])
-    start = min(y[0], top - 0.02 * (top - low))
-    ax.text((start - y[0]) / slope, start, name, rotation=math.degrees(math.atan(slope)), rotation_mode="anchor",
-            transform_rotates_text=True, fontsize=8, color=style.MUTED, va="bottom", clip_on=True)  # fmt: skip
 
 
 def _edge(engine: Engine, alpha: float, right: float) -> tuple[list[float], list[float]]:
