@@ -416,8 +416,16 @@ def test_single_steps_in_pairs_come_first(tmp_path: Path) -> None:
     assert "(0.500 to 0.510 by single steps in pairs)" in moved and "the draft **was** launch-bound" in moved
     write_table(pd.DataFrame(rows).assign(value=0.46), one.folder / "graphs.csv", "graphs")
     (moved,) = ladder.launches_sentences(root)
-    assert "no change of the draft's cost can be told: it falls by less than two ways" in moved
-    assert ", no fall that both estimates show" in launches.tested(root)
+    falls_by = text.listed([text.signed(0.45 / 0.86 - 1)] * 3)
+    rule = (
+        f"by the stages it changes by {falls_by} at 2K, 4K and 8K, but from the single steps in pairs by "
+        f"{text.listed([text.signed(0.45 / 0.46 - 1)] * 3)}, and a fall counts from 5\u00a0% on, by both"
+    )
+    assert f"no change of the draft's cost can be told: {rule}." in moved
+    assert (
+        f"AR steps (0.460 by single steps in pairs), no change that can be told ({rule})"
+        in launches.tested(root)
+    )
 
 
 def test_the_answer_sorts_the_folders_by_their_verdicts(made: Path, tmp_path: Path) -> None:
@@ -534,7 +542,7 @@ def test_a_draft_is_cheaper_only_beyond_the_spread_of_its_families(tmp_path: Pat
     for name in ("decode_s", "device_event_s"):
         table.loc[slow, name] *= 1.1  # that family's draft is then a smaller share of its AR step
     write_table(table, path, "confirmatory")
-    assert "can be told: its families overlap" in ladder.launches_sentences(root)[0]
+    assert "can be told: its families overlap at 2K." in ladder.launches_sentences(root)[0]
 
 
 def test_a_line_that_misses_its_cells_tells_no_factor_from_the_next(tmp_path: Path) -> None:

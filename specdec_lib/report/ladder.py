@@ -47,8 +47,7 @@ def launches_sentences(root: Path | None = None) -> list[str]:
             if moved.fell and moved.apart
             else f"{without} the draft is **not** cheaper in AR steps"
             if moved.rose
-            else f"{without} no change of the draft's cost can be told: "
-            f"{'its families overlap' if moved.agreed else 'it falls by less than two ways of estimating it differ'}"
+            else f"{without} no change of the draft's cost can be told: {moved.untold}"
         )
         changes = (
             "nothing changes but how the forward is launched"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from specdec_lib.guesses import draft_costs
 from specdec_lib.report import audit, compare, folders, regimes, text
 
-_TOLD = 0.05  # a fall of c below this is no fall, where two ways of estimating disagree by more
+_TOLD = 0.05  # a fall of c counts from this share on, by each way of estimating
 _SAME = 0.005  # two layer ratios nearer than this are of the same shapes
 UNTESTED = (
     "It is not tested here: that takes runs on one GPU, of a pair with these layers, that differ in their launches "
@@ -73,6 +73,7 @@ def concluded(verdicts: dict[str, set[str]], other: str = "") -> str:
 class Moved(NamedTuple):
     """A draft forward in AR steps of two folders, by context: every family's, and the medians of both sides."""
 
+    contexts: list[int]
     cells: tuple[list[Any], list[Any]]
     before: list[float]
     after: list[float]
@@ -102,6 +103,25 @@ class Moved(NamedTuple):
         )
 
     @property
+    def untold(self) -> str:
+        """Why a change is not told, with the numbers of the rule: families that overlap, or a fall that counts by one
+        estimate alone."""
+        at = [text.context_name(context) for context in self.contexts]
+        overlap = [x for x, a, b in zip(at, *self.cells, strict=True) if b.max() >= a.min()]
+        families = [f"its families overlap at {text.listed(overlap)}"] * bool(overlap)
+        if self.agreed:
+            return "; ".join(families)
+        by_stages, by_pairs = (
+            text.listed(text.signed(b / a - 1) for a, b in zip(side, self.after, strict=True))
+            for side in (self.before, self.paired)
+        )
+        rule = (
+            f"by the stages it changes by {by_stages} at {text.listed(at)}, but from the single steps in pairs by "
+            f"{by_pairs}, and a fall counts from {text.percent(_TOLD, 0)} on, by both"
+        )
+        return "; ".join([rule, *families])
+
+    @property
     def beside(self) -> str:
         """The other estimate of the first side, in words."""
         return f" ({text.span(self.paired)} by single steps in pairs)" if self.paired else ""
@@ -114,7 +134,9 @@ def draft_moved(first: folders.Results, other: folders.Results, contexts: list[i
     )
     before, after = ([float(part.median()) for part in side] for side in cells)
     pairs = regimes.paired(first)
-    return Moved(cells, before, after, [pairs[x] for x in contexts] if set(contexts) <= set(pairs) else [])
+    return Moved(
+        contexts, cells, before, after, [pairs[x] for x in contexts] if set(contexts) <= set(pairs) else []
+    )
 
 
 def _moved(first: folders.Results, other: folders.Results) -> str:
@@ -123,6 +145,6 @@ def _moved(first: folders.Results, other: folders.Results) -> str:
     if not both or first.stages is None or other.stages is None:
         return "c was not measured on both sides"
     moved = draft_moved(first, other, both)
-    spread = "no more than its families spread" if moved.agreed else "no fall that both estimates show"
-    how = ", which is no fall" if moved.rose else "" if moved.fell and moved.apart else f", {spread}"
+    no_change = f", no change that can be told ({moved.untold})"
+    how = ", which is no fall" if moved.rose else "" if moved.fell and moved.apart else no_change
     return f"c goes from {text.change(moved.before, moved.after)} AR steps{moved.beside}{how}"
