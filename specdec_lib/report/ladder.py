@@ -1,96 +1,22 @@
-"""What changed the answer: the launches taken away, and every change from the published engine to the best one."""
+"""What changed the answer: every change from the published engine to the best one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from specdec_lib.guesses import draft_costs
-from specdec_lib.report import folders, mechanisms, plane, regimes, style, text
+from specdec_lib.report import folders, mechanisms, plane, regimes, residuals, style, text
 from specdec_lib.report.carried import absent, residual_of
 from specdec_lib.report.costline import PHASE
-from specdec_lib.report.launches import draft_moved
 from specdec_lib.report.regimes import Engine, Point
 from specdec_lib.report.style import number
 from specdec_lib.stats import geometric_mean
 
-
-def launches_sentences(root: Path | None = None) -> list[str]:
-    """The experiment that changes the launches and nothing else: one pair on one GPU, eager against captured."""
-    told = []
-    for ladder in regimes.ladders(root):
-        first = ladder[0]
-        if not first.cuda or first.mode != "eager":
-            continue
-        captured = next((one for one in ladder if one.mode == "graphs"), ladder[-1])
-        alone = captured.mode == "graphs"
-        both = sorted(set(first.contexts) & set(captured.contexts))
-        if not both or first.stages is None or captured.stages is None:
-            continue
-        guessed = {context: draft_costs(first.provenance["models"], context) for context in both}
-        layers, share = guessed[both[0]]["layers"], text.span(guessed[c]["bytes"] for c in both)
-        pair = (first, captured)
-        steps = [text.span((regimes.ar_step_s(one, c) * 1e3 for c in both), "ms") for one in pair]
-        # by stages on both sides: a fit on one would compare two ways of estimating
-        moved = draft_moved(first, captured, both)
-        ends = [text.span(end for part in side for end in (part.min(), part.max())) for side in moved.cells]
-        after = zip(moved.after, both, strict=True)
-        nearer = all(abs(c - guessed[x]["bytes"]) < abs(c - layers) for c, x in after)
-        without = "without its launches" if alone else "with fused kernels and without launches"
-        what = (
-            f"{without} the draft's cost c moves from its layers to its bytes: the draft **was** launch-bound"
-            if moved.fell and moved.apart and nearer
-            else f"{without} the draft costs less, but its c is still nearer to its layers than to its bytes"
-            if moved.fell and moved.apart
-            else f"{without} the draft is **not** cheaper in AR steps"
-            if moved.rose
-            else f"{without} no change of the draft's cost can be told: {moved.untold}"
-        )
-        changes = (
-            "nothing changes but how the forward is launched"
-            if alone
-            else "launches and kernels change at once, so their effects cannot be told apart"
-        )
-        told.append(
-            f"From {first.named} to {captured.named} {changes} ({first.mode} to {captured.mode}). An AR step "
-            f"takes {steps[0]} before and {steps[1]} after, a draft forward {text.span(moved.before)}{moved.beside} "
-            f"and {text.span(moved.after)} AR steps (stages of the confirmatory runs, medians over families; "
-            f"single families {ends[0]} and {ends[1]}), where the layer ratio is {number(layers)} and the "
-            f"bytes' share {share}: {what}. {_spread(first, captured)}"
-        )
-    return told
-
-
-def _spread(first: folders.Results, captured: folders.Results) -> str:
-    """How steady the two folders' times are, and what else differs between their runs."""
-    steady = text.listed(
-        f"{text.percent(float(one.families['dispersion_value'].median()))} in {one.named}"
-        for one in (first, captured)
-        if one.contexts
-    )
-    engines = [regimes.engine_of(one) for one in (first, captured)]
-    other = "" if engines[0] == engines[1] else (
-        f" Their runs also differ in the round ({engines[0]} against {engines[1]}); what a forward costs does not."
-    )  # fmt: skip
-    failed = [
-        one.named for one in (first, captured) if one.contexts and not one.families["in_inference"].any()
-    ]
-    told = f" No cell of {text.listed(failed)} passed the timing checks: that side is no more than a description."
-    weak = told if failed else ""
-    return f"Spread of a family's times, median: {steady}.{weak}{other}"
-
-
-def show_launches(root: Path | None = None) -> None:
-    """Whether the launches were the cause; without two modes of one pair, that it was not shown."""
-    told = launches_sentences(root)
-    unshown = (
-        "Not shown: that a forward is dear *because* of its launches. That takes an experiment that changes "
-        "the number of launches and nothing else, on a GPU."
-    )
-    text.say(*told or [unshown])
+Rung = tuple[str, Point, Engine]
 
 
 def show_ladders(root: Path | None = None) -> None:
@@ -101,7 +27,9 @@ def show_ladders(root: Path | None = None) -> None:
         each = " ".join(f"{one.label}: {one.hardware}." for one in ladder)
         caption = (
             "At the published alpha of each context, by each folder's cost line, or by the stages of its run where "
-            "none is fitted. Measured: by the confirmatory run where it has that very setting, else in the held-out "
+            "none is fitted; a factor from the one to the other is given with c by the stages on both sides too, if "
+            "that shows. "
+            "Measured: by the confirmatory run where it has that very setting, else in the held-out "
             "cells of the cost line, at another acceptance: to be held against the prediction there, not against the "
             "rung before. Contexts that a rung lacks are left out. Against the best AR: the same "
             f"time, held against the fastest AR of the column. {each}"
@@ -126,9 +54,7 @@ def ladder_contexts(ladder: list[folders.Results]) -> list[int]:
     return sorted(set.intersection(*sets))
 
 
-def rungs(
-    ladder: list[folders.Results], context: int, root: Path | None = None
-) -> list[tuple[str, Point, Engine]]:
+def rungs(ladder: list[folders.Results], context: int, root: Path | None = None) -> list[Rung]:
     """What changes, rung by rung: the rounds, the k that the last regime's cost asks for, then launches and kernels.
 
     The first is the published engine; where no repair was measured it starts with the repair-free one. A regime whose
@@ -165,15 +91,20 @@ def steps(ladder: list[folders.Results], context: int, root: Path | None = None)
     """One row per rung: R against its own AR, its factor, and R against the best AR of the ladder."""
     alpha = regimes.alpha_at(context, root)
     ar = {one.label: regimes.ar_step_s(one, context) * 1e3 for one in ladder}
-    rows, before = [], None
-    for name, point, engine in rungs(ladder, context, root):
-        R = point.R(alpha, engine)
+    rows, found = [], rungs(ladder, context, root)
+    for before, rung in zip([None, *found], found, strict=False):
+        name, point, engine = rung
+        R, factor = point.R(alpha, engine), "first"
+        if before:
+            staged = staged_factor(before, rung, alpha)
+            factor = number(R / before[1].R(alpha, before[2]))
+            factor += f"; {staged} with c by stages" if staged else ""
         rows.append(
             {
                 "context": text.context_name(context),
                 "change": name,
                 "R by the line": R,
-                "times the rung before": number(R / before) if before else "first",
+                "times the rung before": factor,
                 "R measured": _measured(point, engine),
                 "R against the best AR": R * min(ar.values()) / ar[point.source],
                 "AR step, ms": ar[point.source],
@@ -182,8 +113,28 @@ def steps(ladder: list[folders.Results], context: int, root: Path | None = None)
                 "SpecDec": str(engine),
             }
         )
-        before = R
     return rows
+
+
+def staged_factor(before: Rung, after: Rung, alpha: float) -> str:
+    """Where one side's cost line is fitted and the other's costs are its run's stages, the factor of a rung with c by
+    the stages on both sides: the plain quotient also holds what two ways of estimating differ by. "" where none shows.
+    """
+    if (before[1].line is None) == (after[1].line is None):
+        return ""
+    sides = ((point, _with_staged_c(point), engine) for _, point, engine in (before, after))
+    below, above = ([one.R(alpha, engine) for one in both] for *both, engine in sides)
+    plain, staged = (number(b / a) for a, b in zip(below, above, strict=True))
+    return "" if staged == plain else staged
+
+
+def _with_staged_c(point: Point) -> Point:
+    """The point with a draft forward as its run's stages have it; as it is where no run has stages."""
+    one = point.results
+    if point.line is None or one is None or one.stages is None or point.context not in one.contexts:
+        return point
+    c = regimes.staged(one, point.context)["draft forward"]
+    return replace(point, c=c, line=replace(point.line, c=c))
 
 
 def _measured(point: Point, engine: Engine) -> str:
@@ -232,18 +183,24 @@ def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | No
     values = [float(str(row["R by the line"])) for row in rows]
     factors = {str(row["change"]): b / a for row, a, b in zip(rows[1:], values, values[1:], strict=False)}
     largest = max(factors, key=lambda name: factors[name])
-    factor = f"{number(factors[largest])}, from *{largest}*"
-    told = f"the {'largest' if len(factors) > 1 else 'one'} factor is {factor}"
+    crossed = next((str(row["change"]) for row, R in zip(rows, values, strict=True) if R > 1), None)
+    of = "" if len(factors) == 1 and largest == crossed else f", from *{largest}*"  # named once is enough
+    told = f"the {'largest' if len(factors) > 1 else 'one'} factor is {number(factors[largest])}{of}"
     # a factor is a quotient of two Rs of the line, each off by about the line's own residual
-    off = max((r for one in ladder if (r := residual_of(one)) is not None), default=0.0)
+    worst, off = max(
+        ((one, r) for one in ladder if (r := residual_of(one)) is not None),
+        key=lambda found: found[1],
+        default=(None, 0.0),
+    )
     least = factors[largest] / (1 + 2 * off)
     rivals = [f"{number(f)}, from *{name}*" for name, f in factors.items() if name != largest and f > least]
-    if rivals:
+    if worst and rivals:
+        cells = residuals.of_folder(worst)["residual"].abs()
         told += (
-            f" (but the line of one rung is off by {text.percent(off)} on held-out cells: that does not tell it from "
-            f"{text.listed(rivals)})"
+            f" (but the line of {worst.named} is off by {text.percent(off)} in the median of "
+            f"{text.counted(len(cells), 'held-out cell')} and by {text.percent(cells.max())} at most, and two Rs "
+            f"off by the median do not tell it from {text.listed(rivals)})"
         )
-    crossed = next((str(row["change"]) for row, R in zip(rows, values, strict=True) if R > 1), None)
     own = "" if ladder[0].scripted or context not in ladder[0].contexts else (
         f" (measured at the pair's own acceptance: {own_R(ladder[0], context)})"
     )  # fmt: skip
@@ -260,6 +217,19 @@ def ladder_sentence(ladder: list[folders.Results], context: int, root: Path | No
     label = f"synthetic, {by}" if ladder[0].synthetic else f"{by}, at the published alpha"
     return (
         f"At {text.context_name(context)} R goes from {number(values[0])} to {number(values[-1])} ({label}): "
-        f"{over}; {told}. AR itself became {number(faster)} times as fast, so against the best AR the first "
-        f"engine has R = {number(rows[0]['R against the best AR'])}."
+        f"{over}; {told}.{_two_ways(ladder, context, root)} AR itself became {number(faster)} times as fast, so "
+        f"against the best AR the first engine has R = {number(rows[0]['R against the best AR'])}."
+    )
+
+
+def _two_ways(ladder: list[folders.Results], context: int, root: Path | None) -> str:
+    """Which factors also hold what a fit and the stages differ by, and what they are without."""
+    alpha, found = regimes.alpha_at(context, root), rungs(ladder, context, root)
+    other = [(after[0], staged_factor(before, after, alpha)) for before, after in pairwise(found)]
+    each = text.listed(f"{factor} for *{name}*" for name, factor in other if factor)
+    if not each:
+        return ""
+    return (
+        " Where one side's costs are fitted and the other's read from the stages of its runs, a factor also holds what "
+        f"these two ways differ by: with c, not v, by the stages on both sides it is {each}."
     )

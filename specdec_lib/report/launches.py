@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from specdec_lib.guesses import draft_costs
 from specdec_lib.report import audit, compare, folders, regimes, text
+from specdec_lib.report.style import number
 
 _TOLD = 0.05  # a fall of c counts from this share on, by each way of estimating
 _SAME = 0.005  # two layer ratios nearer than this are of the same shapes
@@ -148,3 +149,78 @@ def _moved(first: folders.Results, other: folders.Results) -> str:
     no_change = f", no change that can be told ({moved.untold})"
     how = ", which is no fall" if moved.rose else "" if moved.fell and moved.apart else no_change
     return f"c goes from {text.change(moved.before, moved.after)} AR steps{moved.beside}{how}"
+
+
+def sentences(root: Path | None = None) -> list[str]:
+    """The experiment that changes the launches and nothing else: one pair on one GPU, eager against captured."""
+    told = []
+    for ladder in regimes.ladders(root):
+        first = ladder[0]
+        if not first.cuda or first.mode != "eager":
+            continue
+        captured = next((one for one in ladder if one.mode == "graphs"), ladder[-1])
+        alone = captured.mode == "graphs"
+        both = sorted(set(first.contexts) & set(captured.contexts))
+        if not both or first.stages is None or captured.stages is None:
+            continue
+        guessed = {context: draft_costs(first.provenance["models"], context) for context in both}
+        layers, share = guessed[both[0]]["layers"], text.span(guessed[c]["bytes"] for c in both)
+        pair = (first, captured)
+        steps = [text.span((regimes.ar_step_s(one, c) * 1e3 for c in both), "ms") for one in pair]
+        # by stages on both sides: a fit on one would compare two ways of estimating
+        moved = draft_moved(first, captured, both)
+        ends = [text.span(end for part in side for end in (part.min(), part.max())) for side in moved.cells]
+        after = zip(moved.after, both, strict=True)
+        nearer = all(abs(c - guessed[x]["bytes"]) < abs(c - layers) for c, x in after)
+        without = "without its launches" if alone else "with fused kernels and without launches"
+        what = (
+            f"{without} the draft's cost c moves from its layers to its bytes: the draft **was** launch-bound"
+            if moved.fell and moved.apart and nearer
+            else f"{without} the draft costs less, but its c is still nearer to its layers than to its bytes"
+            if moved.fell and moved.apart
+            else f"{without} the draft is **not** cheaper in AR steps"
+            if moved.rose
+            else f"{without} no change of the draft's cost can be told: {moved.untold}"
+        )
+        changes = (
+            "nothing changes but how the forward is launched"
+            if alone
+            else "launches and kernels change at once, so their effects cannot be told apart"
+        )
+        told.append(
+            f"From {first.named} to {captured.named} {changes} ({first.mode} to {captured.mode}). An AR step "
+            f"takes {steps[0]} before and {steps[1]} after, a draft forward {text.span(moved.before)}{moved.beside} "
+            f"and {text.span(moved.after)} AR steps (stages of the confirmatory runs, medians over families; "
+            f"single families {ends[0]} and {ends[1]}), where the layer ratio is {number(layers)} and the "
+            f"bytes' share {share}: {what}. {_spread(first, captured)}"
+        )
+    return told
+
+
+def _spread(first: folders.Results, captured: folders.Results) -> str:
+    """How steady the two folders' times are, and what else differs between their runs."""
+    steady = text.listed(
+        f"{number(float(one.families['dispersion_value'].median()) * 100, '%', digits=2)} in {one.named}"
+        for one in (first, captured)
+        if one.contexts
+    )
+    engines = [regimes.engine_of(one) for one in (first, captured)]
+    other = "" if engines[0] == engines[1] else (
+        f" Their runs also differ in the round ({engines[0]} against {engines[1]}); what a forward costs does not."
+    )  # fmt: skip
+    failed = [
+        one.named for one in (first, captured) if one.contexts and not one.families["in_inference"].any()
+    ]
+    told = f" No cell of {text.listed(failed)} passed the timing checks: that side is no more than a description."
+    weak = told if failed else ""
+    return f"Spread of a family's times, median: {steady}.{weak}{other}"
+
+
+def show(root: Path | None = None) -> None:
+    """Whether the launches were the cause; without two modes of one pair, that it was not shown."""
+    told = sentences(root)
+    unshown = (
+        "Not shown: that a forward is dear *because* of its launches. That takes an experiment that changes "
+        "the number of launches and nothing else, on a GPU."
+    )
+    text.say(*told or [unshown])
