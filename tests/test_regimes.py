@@ -433,20 +433,55 @@ def test_the_answer_sorts_the_folders_by_their_verdicts(made: Path, tmp_path: Pa
     """Lost, gained, described as slower, open: each folder once; and how often the bytes' half came true."""
     told = answer.sentences(made)
     assert (
-        told[0].startswith("As published, at its own size, speculative decoding does not pay in")
+        told[0].startswith(
+            "As in the published study, though by another amount, speculative decoding does not pay in"
+        )
         and "`gpu-eager` (synthetic) (eager on a GPU," in told[0]
     )
     gain = next(line for line in told if line.startswith("It becomes a gain, of decoding alone"))
     assert "`gpu-compiled` (synthetic) (compiled on a GPU, " in gain
-    assert told[-1].endswith("came true in 0 of 2 folders without launches.")
+    above = "`gpu-graphs` (synthetic) and `gpu-compiled` (synthetic)"
+    assert told[-1].endswith(
+        f"came true in 0 of 2 folders without launches: c lies above that share in {above}."
+    )
     for one in folders.measured(made):
-        assert sum(one.named in line for line in told) == (0 if one.quick else 1)
+        assert sum(one.named in line for line in told[:-1]) == (0 if one.quick else 1)
     root = make_project(tmp_path, {"gpu-compiled": Machine(step=0.001, c=0.33, repair=0.0)})
     for path in (root / "data" / "gpu-eager").glob("confirmatory-*.csv"):
         write_table(read_table(path, "confirmatory").assign(throttled=True), path, "confirmatory")
     told = answer.sentences(root)
     below = next(line for line in told if line.startswith("R is below 1 at every context, but too few"))
-    assert "gpu-eager" in below and told[-1].endswith("came true in 1 of 2 folders without launches.")
+    assert "gpu-eager" in below
+    missed = (
+        "came true in 1 of 2 folders without launches: c lies above that share in `gpu-graphs` (synthetic)."
+    )
+    assert told[-1].endswith(missed)
+
+
+def test_a_missed_share_says_on_which_side(tmp_path: Path) -> None:
+    root = make_project(tmp_path, {"gpu-compiled": Machine(step=0.001, c=0.1, repair=0.0)})
+    told = answer.sentences(root)[-1]
+    assert (
+        "c lies above that share in `gpu-graphs` (synthetic), and below that share in `gpu-compiled`" in told
+    )
+    (tmp_path / "held").mkdir()
+    root = make_project(
+        tmp_path / "held",
+        {name: Machine(step=0.001, c=0.33, repair=0.0) for name in ("gpu-graphs", "gpu-compiled")},
+    )
+    assert answer.sentences(root)[-1].endswith("came true in 2 of 2 folders without launches.")
+
+
+def test_means_of_all_families_stand_apart_from_those_of_the_inference(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    path = root / "data" / "gpu-eager" / "confirmatory-4096.csv"
+    write_table(read_table(path, "confirmatory").assign(throttled=True), path, "confirmatory")
+    source = next(one for one in compare.sources(root) if one.label.startswith("gpu-eager"))
+    by_context = {row["context_tokens"]: row for row in source.rows}
+    told = answer._named(source)
+    inside = text.span(by_context[context]["R_GM"] for context in (2048, 8192))
+    whole = text.span([by_context[4096]["R_GM_all"]])
+    assert f": {inside} in inference at 2K and 8K and {whole} of all families at 4K)" in told
 
 
 def test_the_first_page_begins_with_one_sentence(made: Path, tmp_path: Path) -> None:
@@ -753,7 +788,9 @@ def test_the_hosts_pace_is_the_cause_only_where_eager_times_follow_it(tmp_path: 
         known = {"device": "GPU", "cpu_time_per_wall": 1.0, "seconds": seconds | {"eager": eager}}
         file.write_text(json.dumps(known))
         assert cause in host.pace_sentence(tmp_path)
-    assert "50\u00a0%" in host.pace_sentence(tmp_path), "largest over smallest of the loop"
+    assert "largest time of a fixed Python loop is 50\u00a0% above its smallest" in host.pace_sentence(
+        tmp_path
+    )
 
 
 COLLECTIONS = """collection,measured,commit,context_tokens,c_staged,c_fit,c_paired,reference_residual
@@ -779,11 +816,11 @@ def test_a_claim_over_repeated_collections(
     file.parent.mkdir(parents=True)
     file.write_text(COLLECTIONS.format(0.857, 0.86, 0.855, *residuals))
     layers, predicted = repeated.sentences(tmp_path)
-    assert "by the stages **yes**" in layers and "by the fit" not in layers
-    assert (
-        "by single steps in pairs **undecided**: the mean is off by -41.7\u00a0% at 2K (0 of 1 within)"
-        in layers
+    assert "by the stages (known in all 3) **yes**" in layers and "by the fit" not in layers
+    pairs = (
+        "by single steps in pairs (known in 1 of them) **undecided**: the mean is off by -41.7\u00a0% at 2K"
     )
+    assert f"{pairs} (0 of 1 within)" in layers
     assert verdict in predicted and "of 3 within)" in predicted
     low, high = min(residuals) * 100, max(residuals) * 100
     assert f"single ones {low:+.1f} to {high:+.1f}" in predicted

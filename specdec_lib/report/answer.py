@@ -22,18 +22,25 @@ def sentences(root: Path | None = None) -> list[str]:
         if source.results and not source.results.quick:
             kinds.setdefault(outcome(source), []).append(_named(source))
     opening = {
-        "lost": "As published, at its own size, speculative decoding does not pay in",
+        "lost": "As in the published study, though by another amount, speculative decoding does not pay in",
         "gained": "It becomes a gain, of decoding alone, in",
         "below": "R is below 1 at every context, but too few cells passed the timing checks for more than a "
         "description, in",
         "open": "The question stays open in",
     }
     told = [f"{start} {text.listed(kinds[kind])}." for kind, start in opening.items() if kind in kinds]
-    held = carried.bytes_held(root)
-    if held:
+    if sides := carried.bytes_held(root):
+        words = {
+            "above": "above that share",
+            "below": "below that share",
+            "both": "on both sides of that share",
+        }
+        missed = [f"{word} in {text.listed(sides[side])}" for side, word in words.items() if side in sides]
+        where = f": c lies {', and '.join(missed)}" if missed else ""
         told.append(
             "The prediction that a draft forward costs its share of the bytes once nothing is launched came true in "
-            f"{number(sum(held))} of {text.counted(len(held), 'folder')} without launches."
+            f"{number(len(sides.get('held', [])))} of {text.counted(sum(map(len, sides.values())), 'folder')} without "
+            f"launches{where}."
         )
     return told
 
@@ -70,10 +77,18 @@ def _named(source: Source) -> str:
     assert source.results
     one = source.results
     where = f"{one.mode} on a GPU" if one.cuda else "a CPU"
-    kinds = {text.described_only(row) for row in source.rows}
-    mixed = ", in part of all families" if len(kinds) == 2 else ""
-    values = f"{text.span(_R(row) for row in source.rows)}{mixed}"
+    apart: dict[
+        str, list[dict[str, Any]]
+    ] = {}  # R_GM of all families is another number than that of the inference
+    for row in source.rows:
+        apart.setdefault("of all families" if text.described_only(row) else "in inference", []).append(row)
+    each = (f"{text.span(map(_R, rows))}{_at(rows, of) * (len(apart) > 1)}" for of, rows in apart.items())
+    values = text.listed(each)
     return f"{one.named} ({where}, {regimes.engine_of(one)}: {values})"
+
+
+def _at(rows: list[dict[str, Any]], of: str) -> str:
+    return f" {of} at {text.listed(text.context_name(row['context_tokens']) for row in rows)}"
 
 
 def _R(row: dict[str, Any]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def layer_sentences(root: Path | None = None) -> list[str]:
         weak, ranges = ("", "") if pairs else (_weak(one), _families_of(one))
         told.append(
             f"c within {text.percent(NEAR_LAYERS, 0)} of the layer ratio {number(layers)} in the eager regime of "
-            f"{one.named}{_of_several(one, root)}: {yes(all(abs(o) <= NEAR_LAYERS for o in off))}{weak}. c is "
+            f"{one.named}{_of_several(one, root)}: {yes(_near(off))}{weak}. c is "
             f"{_each(c, layers)}{source}{ranges}; the bytes' share is {text.span(p.share for p in found)}.{beside} "
             f"Published: c = {text.span(row['c_steps'] for row in audit.rows(root))} at a layer ratio of "
             f"{number(audit.ratios()['layers'])}."
@@ -117,25 +118,36 @@ def byte_sentences(root: Path | None = None) -> list[str]:
         share = {point.context: point.share for point in found}
         told.append(
             f"c within {text.percent(NEAR_LAYERS, 0)} of the bytes' share {text.span(share.values())}, "
-            f"without launches ({one.mode}), in {one.named}: {yes(_near_bytes(one))}. c is "
+            f"without launches ({one.mode}), in {one.named}: {yes(_near(_off_bytes(one)))}. c is "
             f"{_each(c, share)}{source}; the layer ratio is {number(found[0].layers)}."
         )
     return told
 
 
-def bytes_held(root: Path | None = None) -> list[bool]:
-    """Per folder without launches: whether c lies within the limit of the bytes' share at every context."""
-    return [_near_bytes(one) for one in _without_launches(root)]
+def bytes_held(root: Path | None = None) -> dict[str, list[str]]:
+    """The folders without launches by where their c lies: "held" within the limit of the bytes' share at every context,
+    else "above" it, "below" it, or on "both" sides."""
+    sides: dict[str, list[str]] = {}
+    for one in _without_launches(root):
+        off = _off_bytes(one)
+        side = "above" if min(off) > 0 else "below" if max(off) < 0 else "both"
+        sides.setdefault("held" if _near(off) else side, []).append(one.named)
+    return sides
 
 
 def _without_launches(root: Path | None) -> list[folders.Results]:
     return [*on_gpu("graphs", root), *on_gpu("compiled", root)]
 
 
-def _near_bytes(one: folders.Results) -> bool:
+def _off_bytes(one: folders.Results) -> list[float]:
+    """How far c is from the bytes' share, by context."""
     found = regimes.folder_points(one)
     c, _ = _c(one, found)
-    return all(abs(c[p.context] / p.share - 1) <= NEAR_LAYERS for p in found if p.context in c)
+    return [c[p.context] / p.share - 1 for p in found if p.context in c]
+
+
+def _near(off: Iterable[float]) -> bool:
+    return all(abs(o) <= NEAR_LAYERS for o in off)
 
 
 def _each(c: dict[int, float], aim: float | dict[int, float]) -> str:

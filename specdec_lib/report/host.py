@@ -36,9 +36,9 @@ def pace_sentence(root: Path | None = None) -> str:
         else "the host's pace alone does not explain the eager times"
     )
     return (
-        f"On one {known['device']}, {len(seconds['loop'])} times in turn: a fixed Python loop varies by "
-        f"{text.percent(spread['loop'], 0)} (largest over smallest), eager AR by {text.percent(spread['eager'], 0)}, "
-        f"captured AR by {text.percent(spread['graphs'])}. The rank correlation with the loop is "
+        f"On one {known['device']}, {len(seconds['loop'])} times in turn: the largest time of a fixed Python loop is "
+        f"{text.percent(spread['loop'], 0)} above its smallest, of eager AR {text.percent(spread['eager'], 0)}, of "
+        f"captured AR {text.percent(spread['graphs'])}. The rank correlation with the loop is "
         f"{number(follows['eager'], digits=2)} for eager and {number(follows['graphs'], digits=2)} for captured runs; "
         f"the process had {text.percent(known['cpu_time_per_wall'], 0)} of a core: {cause}."
     )

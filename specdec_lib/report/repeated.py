@@ -29,21 +29,25 @@ def sentences(root: Path | None = None) -> list[str]:
     layers = audit.ratios()["layers"]
     ways = {"by single steps in pairs": "c_paired", "by the stages": "c_staged", "by the fit": "c_fit"}
     each = [
-        f"{way} {_judged(found.assign(off=found[column] / layers - 1), NEAR_LAYERS)}"
+        f"{way} ({_known_in(found, column)}) {_judged(found.assign(off=found[column] / layers - 1), NEAR_LAYERS)}"
         for way, column in ways.items()
         if found[column].notna().any()
     ]
-    predicted = found.assign(off=found["reference_residual"])
-    n = found["collection"].nunique()
-    start = (
-        f"Over all {number(n)} committed collections of the eager shapes, re-analysed with the current code, "
-    )
+    residual = "reference_residual"
+    n = number(found["collection"].nunique())
+    start = f"Of {n} committed collections of the eager shapes, re-analysed with the current code: "
     return [
-        f"{start}c lies within {text.percent(NEAR_LAYERS, 0)} of the layer ratio {number(layers)}: "
+        f"{start}c lies within {text.percent(NEAR_LAYERS, 0)} of the layer ratio {number(layers)}, "
         f"{'; '.join(each)}.",
-        f"{start}R of the reference formulation is predicted within {text.percent(NEAR_R, 0)}: "
-        f"{_judged(predicted, NEAR_R)}.",
+        f"{start}R of the reference formulation is predicted within {text.percent(NEAR_R, 0)} "
+        f"({_known_in(found, residual)}): {_judged(found.assign(off=found[residual]), NEAR_R)}.",
     ]
+
+
+def _known_in(found: Any, column: str) -> str:
+    """ "known in 4 of them": in how many collections; not every estimate was taken in each."""
+    n, known = found["collection"].nunique(), found.dropna(subset=column)["collection"].nunique()
+    return f"known in all {number(n)}" if known == n else f"known in {number(known)} of them"
 
 
 def newest(root: Path | None = None) -> str:

@@ -124,8 +124,8 @@ def _where_the_limit_is(found: list[Waterfall]) -> str:
         kinds.setdefault(limit(fall), []).append(text.context_name(fall.context) + weight(fall))
     words = {
         "nothing": "the reference engine's own R, of these cells alone, is above 1 at {}",
-        "engine": "by the means the reference formulation is in the way at {}: a better engine with the same draft "
-        "passes R = 1",
+        "engine": "going by R_GM without its interval, it is the reference formulation that keeps R below 1 at {}: a "
+        "better engine with the same draft passes 1",
         "acceptance": "acceptance is what is missing at {}: with everything accepted R passes 1",
         "draft": "the draft is what is too dear at {}: even with everything accepted R stays below 1, and with a free "
         "draft it passes 1",
