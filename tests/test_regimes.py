@@ -985,6 +985,27 @@ def test_costs_are_read_from_the_stages_where_nothing_was_fitted(made: Path) -> 
     assert row["context"] == "2K (by its stages)" and row["best k, R there"] == "one k known"
 
 
+def test_captions_say_how_costs_were_estimated_and_of_how_many(
+    tmp_path: Path, shown: list[str], no_ink: None
+) -> None:
+    """A folder may be read by two ways: its contexts with a fit by that, the others by the stages of its runs."""
+    root = make_project(tmp_path)
+    path = root / "data" / "gpu-eager" / "cost-fit.csv"
+    table: Any = read_table(path, "cost-fit")
+    write_table(table[table["context_tokens"] != 4096], path, "cost-fit")
+    fit = "by the fit on 4 development texts"
+    stages = "by the stages of the confirmatory runs, medians over 16 families"
+    told = regimes.ways(regimes.points(root))
+    assert "published, by the audit of the published medians at 2K, 4K and 8K" in told
+    assert f"gpu-eager (synthetic), {fit} at 2K and 8K and {stages} at 4K" in told
+    assert f"gpu-graphs (synthetic), {stages} at 2K, 4K and 8K" in told
+    regimes.show_overview(root)
+    plane.show(root)
+    assert sum(html.escape(told) in part for part in shown) == 3, "the overview, the figure and its table"
+    for source in compare.sources(root):
+        assert f"{source.setup}; {source.spread}." in html.unescape(shown[0]), "families, repeats, interval"
+
+
 def test_a_fit_whose_ar_step_is_not_that_of_the_runs_says_so(made: Path) -> None:
     one = one_of(made, "gpu-eager")
     fit: Any = one.table("cost-fit.csv", "cost-fit")

@@ -24,14 +24,15 @@ def show(root: Path | None = None) -> None:
         "context: the shortest is filled, longer ones are open and ever larger. Below a line R is above 1 for that "
         f"engine at alpha = {number(alpha)}, the published mean; thin and grey, in the same dashes: with everything "
         "accepted; upright: the Qwen pair's share of bytes and of layers. Published: "
-        f"{published.HARDWARE}. {'. '.join(hardware.values())}."
+        f"{published.HARDWARE}. {'. '.join(hardware.values())}. {regimes.ways(found)}"
     )
     told = sentences(found, root)
     alt = f"c against v for every regime. {' '.join(told)}"
     style.figure(figure(found, alpha), alt=alt, caption=caption, csv=csv)
     caption = (
-        f"Every regime's cost line at the published acceptance of its context (alpha = {acceptances(found, root)}). "
-        f"One k known: a run's stages tell the cost of its own blocks alone. {'. '.join(hardware.values())}."
+        f"What every regime's costs say at the published acceptance of its context (alpha = "
+        f"{acceptances(found, root)}). One k known: a run's stages tell the cost of its own blocks alone. "
+        f"{'. '.join(hardware.values())}. {regimes.ways(found)}"
     )
     style.table(regimes.cost_table(found, root), caption=caption, csv=csv)
     text.say(*told)

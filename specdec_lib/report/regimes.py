@@ -82,6 +82,18 @@ class Point:
         return best, self.R(alpha, best)
 
     @property
+    def way(self) -> str:
+        """What c and v are read from, and of how many texts."""
+        if self.results is None:
+            return "by the audit of the published medians"
+        if self.line:
+            fit: Any = self.results.table(FIT, "cost-fit")
+            n = fit[fit["context_tokens"] == self.context]["families_n"].max()
+            return f"by the fit on {text.counted(n, 'development text')}"
+        n = len(staged_cells(self.results, self.context))
+        return f"by the stages of the confirmatory runs, medians over {text.families(n)}"
+
+    @property
     def has_repair(self) -> bool:
         """A repair was measured, so the line may speak about the reference formulation."""
         return self.line.repair > 0 if self.line else self.engine.formulation == "reference"
@@ -90,6 +102,19 @@ class Point:
 def engine_of(one: folders.Results) -> Engine:
     """The SpecDec arm of a folder's confirmatory run."""
     return Engine(one.profile.formulation, one.profile.bonus, one.profile.k)
+
+
+def ways(found: list[Point]) -> str:
+    """For captions: how c and v of every source were estimated, at which contexts."""
+    told: dict[str, dict[str, list[str]]] = {}
+    for point in found:
+        at = text.context_name(point.context)
+        told.setdefault(point.source, {}).setdefault(point.way, []).append(at)
+    each = (
+        f"{source}, {text.listed(f'{way} at {text.listed(at)}' for way, at in by.items())}"
+        for source, by in told.items()
+    )
+    return f"How c and v were estimated: {'; '.join(each)}."
 
 
 def alphas(root: Path | None = None) -> dict[int, float]:
@@ -237,8 +262,12 @@ def show_overview(root: Path | None = None) -> None:
     """Baseline, costs, result and checks of every regime in one table, and the verdicts in sentences."""
     found = compare.sources(root)
     frame = overview(found, root)
-    each = " ".join(f"{source.label}: {source.hardware}; {source.setup}." for source in found)
-    caption = f"Every regime. c and v by the cost line, in AR steps; v with a round's overhead inside. {each}"
+    each = " ".join(
+        f"{source.label}: {source.hardware}; {source.setup}; {source.spread}." for source in found
+    )
+    labels = {source.label for source in found}
+    estimated = ways([point for point in points(root) if point.source in labels])
+    caption = f"Every regime. c and v in AR steps, v with a round's overhead inside. {estimated} {each}"
     style.table(frame, caption=caption, csv=compare.files(found))
     verdicts = {source.label: text.verdict_overview(source.rows) for source in found}
     text.say(*(f"**{label}.** Speculative decoding {verdict}." for label, verdict in verdicts.items()))
