@@ -230,7 +230,7 @@ def test_every_R_says_of_which_families_it_is(project: Path, shown: list[str]) -
     assert "over 16 families in inference." in results.verdicts(found)[1]
     (told,) = results.prefill_sentences(found)
     assert "moves R_GM of the families in inference" in told
-    assert "AR's prefill is 1,000\u00a0ms, 1,000\u00a0ms and 1,000\u00a0ms, the median of" in told
+    assert "AR's prefill is 1,000\u00a0ms, the median of 32 readings per context" in told
     timeuse.show_predictions(found)
     told = next(part for part in shown if "The cost line at each" in part)
     assert "R_GM of all families; published: as stated, of the families in its inference." in told
