@@ -27,11 +27,10 @@ def show_ladders(root: Path | None = None) -> None:
         each = " ".join(f"{one.label}: {one.hardware}." for one in ladder)
         caption = (
             "At the published alpha of each context, by each folder's cost line, or by the stages of its run where "
-            "none is fitted; a factor from the one to the other is given with c by the stages on both sides too, if "
-            "that shows. "
-            "Measured: by the confirmatory run where it has that very setting, else in the held-out "
-            "cells of the cost line, at another acceptance: to be held against the prediction there, not against the "
-            "rung before. Contexts that a rung lacks are left out. Against the best AR: the same "
+            "none is fitted; a factor from the one to the other is followed, in brackets, by the same with c by the "
+            "stages on both sides, if that shows. Measured: by the confirmatory run where it has that very setting, "
+            "else in the held-out cells of the cost line, at another acceptance: to be held against the prediction "
+            "there, not against the rung before. Contexts that a rung lacks are left out. Against the best AR: the same "
             f"time, held against the fastest AR of the column. {each}"
         )
         used = [point for context in ladder_contexts(ladder) for _, point, _ in rungs(ladder, context, root)]
@@ -98,7 +97,7 @@ def steps(ladder: list[folders.Results], context: int, root: Path | None = None)
         if before:
             staged = staged_factor(before, rung, alpha)
             factor = number(R / before[1].R(alpha, before[2]))
-            factor += f"; {staged} with c by stages" if staged else ""
+            factor += f" ({staged})" if staged else ""
         rows.append(
             {
                 "context": text.context_name(context),

@@ -24,7 +24,7 @@ def show(root: Path | None = None) -> None:
         "context: the shortest is filled, longer ones are open and ever larger. Below a line R is above 1 for that "
         f"engine at alpha = {number(alpha)}, the published mean; thin and grey, in the same dashes: with everything "
         "accepted; upright: the Qwen pair's share of bytes and of layers. Published: "
-        f"{published.HARDWARE}. {'. '.join(hardware.values())}. {regimes.ways(found)}"
+        f"{published.HARDWARE}. {'. '.join(hardware.values())}. How c and v were estimated is said under the table."
     )
     told = sentences(found, root)
     alt = f"c against v for every regime. {' '.join(told)}"

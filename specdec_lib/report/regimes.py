@@ -109,10 +109,10 @@ def ways(found: list[Point]) -> str:
     told: dict[str, dict[str, list[str]]] = {}
     for point in found:
         at = text.context_name(point.context)
-        told.setdefault(point.source, {}).setdefault(point.way, []).append(at)
+        told.setdefault(point.way, {}).setdefault(point.source, []).append(at)
     each = (
-        f"{source}, {text.listed(f'{way} at {text.listed(at)}' for way, at in by.items())}"
-        for source, by in told.items()
+        f"{way}: {', '.join(f'{source} at {text.listed(at)}' for source, at in by.items())}"
+        for way, by in told.items()
     )
     return f"How c and v were estimated: {'; '.join(each)}."
 
@@ -265,9 +265,7 @@ def show_overview(root: Path | None = None) -> None:
     each = " ".join(
         f"{source.label}: {source.hardware}; {source.setup}; {source.spread}." for source in found
     )
-    labels = {source.label for source in found}
-    estimated = ways([point for point in points(root) if point.source in labels])
-    caption = f"Every regime. c and v in AR steps, v with a round's overhead inside. {estimated} {each}"
+    caption = f"Every regime. c and v in AR steps, as in the cost lines below, v with a round's overhead inside. {each}"
     style.table(frame, caption=caption, csv=compare.files(found))
     verdicts = {source.label: text.verdict_overview(source.rows) for source in found}
     text.say(*(f"**{label}.** Speculative decoding {verdict}." for label, verdict in verdicts.items()))

@@ -67,7 +67,7 @@ def prefill_readings(one: folders.Results) -> str:
     """What stands behind the prefill of each context: one time, from so many readings, some of them cold."""
     read: Any = one.runs[one.runs["arm"] == "ar"].groupby(["context_tokens", "job", "family"], sort=False)
     single = read["prefill_s"].first().groupby("context_tokens")
-    each = text.listed(f"{number(value * 1000)} ms" for value in single.median())
+    each = text.listed(number(value * 1000, "ms") for value in single.median())
     cold = float((single.max() / single.median()).max())
     return (
         f"AR's prefill is {each}, the median of {text.counted(int(single.count().min()), 'reading')} per context; the "
