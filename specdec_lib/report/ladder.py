@@ -30,8 +30,8 @@ def show_ladders(root: Path | None = None) -> None:
             "none is fitted; a factor from the one to the other is followed, in brackets, by the same with c by the "
             "stages on both sides, if that shows. Measured: by the confirmatory run where it has that very setting, "
             "else in the held-out cells of the cost line, at another acceptance: to be held against the prediction "
-            "there, not against the rung before. Contexts that a rung lacks are left out. Against the best AR: the same "
-            f"time, held against the fastest AR of the column. {each}"
+            "there, not against the rung before. Contexts that a rung lacks are left out. Against the best AR: the "
+            f"same time, held against the fastest AR of the column. {each}"
         )
         used = [point for context in ladder_contexts(ladder) for _, point, _ in rungs(ladder, context, root)]
         files = list(dict.fromkeys(plane.file_of(point) for point in used))
