@@ -125,7 +125,7 @@ def decode(spec: dict[str, Any], store: Path) -> dict[str, Any]:
     for family, planned in plans.items():
         if not any(run["arm"] == "spec" and run["repeat"] == 1 for run in planned):  # AR has but one stage
             continue
-        if family != families[-1]:
+        if len(families) > 1:  # the arms at hand are the last family's
             run_arm = _arms(spec, pair, store, family, needs_draft=True)
             run_arm("spec", False, min(WARM_TOKENS, spec["new_tokens"]))
         with on_free_core(pair.device):

@@ -26,7 +26,9 @@ from specdec_lib.generation import STAGES
 from specdec_lib.jobs import read_job, write_job
 from specdec_lib.load import Snapshot, others_share
 from specdec_lib.measure import aa_runs, confirmatory, first_divergence
+from specdec_lib.pairs import load_tokenizer
 from specdec_lib.plan import plan
+from specdec_lib.prompts import build_prompt
 from specdec_lib.records import read_table, write_table
 from specdec_lib.study import Study, open_study
 
@@ -153,23 +155,30 @@ def test_every_timed_run_comes_before_any_instrumented_one(
     tmp_path: Path, jobs_here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU an instrumented run captures graphs, and what is replayed in that process later takes another time."""
-    order = arms_run(monkeypatch)
+    instrumented: list[list[int]] = []
+    order = arms_run(monkeypatch, instrumented)
     study = study_in(tmp_path, small_design(families=3, repeats=2, isolation="context"))
     _, stages = confirmatory(study, CONTEXT)
     again = ["spec", "stages"]  # its prefills are made anew, and touched
     timed = (["ar", "spec"], ["spec", "ar"])
     first, second = (["spec", "ar", *block] * 3 for block in timed)
-    assert order == first + again * 2 + ["stages"] + second
-    assert list(dict.fromkeys(stages["family"])) == list(study.profile.families)
+    assert order == first + again * 3 + second
+    families = study.profile.families
+    assert list(dict.fromkeys(stages["family"])) == list(families)
+    tokenizer = load_tokenizer(study.profile.pair)
+    prompts = [build_prompt(family, CONTEXT, tokenizer, study.profile.new_tokens) for family in families]
+    assert instrumented == prompts, "each family's stages are those of its own prompt"
 
 
-def arms_run(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The arms in the order in which they will run; "stages" is an instrumented one."""
+def arms_run(monkeypatch: pytest.MonkeyPatch, instrumented: list[list[int]] | None = None) -> list[str]:
+    """The arms in the order in which they will run; "stages" is an instrumented one, whose prompt is noted."""
     order: list[str] = []
 
     def spy(arm: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def run(*given: Any, instrument: bool, **more: Any) -> Any:
             order.append("stages" if instrument else arm)
+            if instrument and instrumented is not None:
+                instrumented.append(given[2])
             return real(*given, instrument=instrument, **more)
 
         return run
