@@ -39,8 +39,7 @@ def families_table(
         UnknownProfile: the rows' profile is not in the design.
     """
     shared = _shared(runs)
-    whole: Table = runs.assign(whole_s=runs["prefill_s"] + runs["draft_prefill_s"].fillna(0.0))
-    prefill = whole.groupby(["context_tokens", "arm"])["whole_s"].median()
+    prefill = prefills(runs).groupby(["context_tokens", "arm"])["whole_s"].median()
     rows = []
     for cell, checks in _cells(runs, design, device_kind):
         context = cell["context_tokens"].iloc[0]
@@ -88,6 +87,16 @@ def families_table(
             | {f"{name}_value": check.value for name, check in checks.items()}
         )
     return validate(pd.DataFrame(rows), "families")
+
+
+def prefills(runs: pd.DataFrame) -> pd.DataFrame:
+    """Every reading of a prefill once: ``context_tokens, arm, family, whole_s``, in seconds, of all models of the arm.
+
+    All repeats of a process carry its reading, and in isolation "block" all processes of a family carry one; two
+    readings never agree to the last digit.
+    """
+    whole: Table = runs.assign(whole_s=runs["prefill_s"] + runs["draft_prefill_s"].fillna(0.0))
+    return whole[["context_tokens", "arm", "family", "whole_s"]].drop_duplicates(ignore_index=True)
 
 
 def exclusions_table(runs: pd.DataFrame, design: Design, device_kind: str | None = None) -> pd.DataFrame:

@@ -184,7 +184,8 @@ def test_a_cell_keeps_its_script_whatever_happens_to_the_source(jobs_here: list[
 
 def test_traces_that_nothing_recorded_are_refused_before_any_step(tmp_path: Path) -> None:
     design = small_design(mechanisms=MECHANISMS, **ALONE)
-    profile = design.profile("toy").model_copy(update={"traces_from": "recording"})
+    profile = design.profile("toy").model_copy(update={"traces_from": "recording", "phases": ("dial",)})
+    runner.require_traces(tmp_path, profile.model_copy(update={"phases": ("confirmatory",)}))
     with pytest.raises(TableMissing, match=r"data/recording(.|\n)*make runs PROFILE=recording"):
         runner.require_traces(tmp_path, profile)
     (tmp_path / "data" / "recording").mkdir(parents=True)

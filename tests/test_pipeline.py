@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from specdec_lib import errors
-from specdec_lib.design import load_design
+from specdec_lib.design import Profile, load_design
 from specdec_lib.paths import data_folder, project_root
 from specdec_lib.pipeline import doctor, environment, manifest, runner, table
 from specdec_lib.pipeline import notebook as rules
@@ -226,10 +226,18 @@ def test_what_stands_in_the_way_of_a_run_is_named(
     monkeypatch.setattr(runner, "run_profile", lambda root, profile, again, named: project.run())
     assert main(["runs", "--profile", "toy"]) == 1
     said = capsys.readouterr().err
-    kinds = ("a folder stands where a file", "a file stands where a folder")
-    assert (
-        f"CannotWrite: Cannot write to data/toy: {kinds[not folder]} belongs." in said and "Remedy: " in said
+    where = (
+        "data/toy/manifest.json: a folder stands where a file"
+        if folder
+        else "data/toy: a file stands where a folder"
     )
+    assert f"CannotWrite: Cannot write to {where} belongs." in said and "Remedy: " in said
+
+
+def test_what_stands_in_the_way_elsewhere_keeps_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    with pytest.raises(IsADirectoryError), named_write_errors(tmp_path / "data" / "toy", tmp_path):
+        (tmp_path / "prompts").read_text()
 
 
 def test_environment_yml_is_the_lock() -> None:
@@ -389,6 +397,17 @@ def test_doctor_names_threads_that_this_machine_has_no_cores_for() -> None:
     machine = doctor.Machine(2, 64 << 30, 64 << 30, 1 << 40, "", 0, "", "2.13", False, "")
     assert doctor.missing(profile, machine) == ["threads = 99, cores: 2"]
     assert doctor.missing(profile.model_copy(update={"threads": 2}), machine) == []
+
+
+def test_missing_traces_stop_a_run_before_any_step(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(root: Path, profile: Profile) -> None:
+        raise errors.TableMissing("no traces")
+
+    project.phase("toy", "", "out.csv")
+    monkeypatch.setattr(runner, "require_traces", missing)
+    with pytest.raises(errors.TableMissing):
+        project.run()
+    assert not project.data.exists()
 
 
 @pytest.mark.parametrize(

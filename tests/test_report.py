@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from specdec_lib import errors
-from specdec_lib.records import write_table
+from specdec_lib.records import read_table, write_table
 from specdec_lib.report import (
     audit,
     compare,
@@ -218,6 +218,19 @@ def test_an_overview_says_what_pays_and_why_there_is_no_verdict() -> None:
     )
 
 
+def test_a_reading_of_a_prefill_counts_once_and_the_slowest_is_named(project: Path) -> None:
+    path = add(project, "cpu-full", "cpu-full", 0.5, contexts=1) / "confirmatory-2048.csv"
+    table: Any = read_table(path, "confirmatory")
+    names = list(dict.fromkeys(table["family"]))
+    table["prefill_s"] = [1 + 1e-6 * names.index(name) + 2 * (name == names[0]) for name in table["family"]]
+    write_table(table, path, "confirmatory")
+    one = folders.all_folders(project)[0]
+    assert results.prefill_readings(one) == (
+        "AR's prefill is 1,000\u00a0ms, the median of 16 readings per context; the slowest took 3.00 times the median."
+    )
+    assert list(one.families["ar_prefill_s"]) == pytest.approx([1 + 8.5e-6] * 16, abs=1e-9)
+
+
 def test_every_R_says_of_which_families_it_is(project: Path, shown: list[str]) -> None:
     """One folder and context has several: of the families in inference, of all, and of those of the mechanisms."""
     add(project, "cpu-full", "cpu-full", 0.5, contexts=1)
@@ -230,7 +243,6 @@ def test_every_R_says_of_which_families_it_is(project: Path, shown: list[str]) -
     assert "over 16 families in inference." in results.verdicts(found)[1]
     (told,) = results.prefill_sentences(found)
     assert "moves R_GM of the families in inference" in told
-    assert "AR's prefill is 1,000\u00a0ms, the median of 32 readings per context" in told
     timeuse.show_predictions(found)
     told = next(part for part in shown if "The cost line at each" in part)
     assert "R_GM of all families; published: as stated, of the families in its inference." in told
@@ -454,6 +466,11 @@ def test_stages_roofline_and_prediction(project: Path, monkeypatch: pytest.Monke
     timed = one.runs[one.runs["arm"] == "spec"]["decode_s"].median()
     marked: Any = one.stages
     assert f"takes {text.number(marked['total_s'].iloc[0] / timed)} times" in timeuse.marks_sentence(one)
+    assert timeuse.unstaged(one) == ""
+    path = folder / "stages-2048.csv"
+    fewer: Any = read_table(path, "stages")
+    write_table(fewer[fewer["family"] != "dialogue"], path, "stages")
+    assert timeuse.unstaged(folders.all_folders(project)[0]).startswith(" Without stages: `dialogue` at 2K;")
     row = timeuse.roofline(one).iloc[0]
     read = 3e8 + 20_000 * (2048 - 32)
     assert row["bytes per step, MB"] == pytest.approx(read / 1e6)

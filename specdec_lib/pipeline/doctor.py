@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_lib.design import Profile, load_design
-from specdec_lib.errors import InvalidSetting, UnknownPair
+from specdec_lib.errors import InvalidSetting, TableMissing, UnknownPair
 from specdec_lib.pairs import find_pair
 from specdec_lib.paths import DESIGN_FILE
+from specdec_lib.pipeline.runner import require_traces
 from specdec_lib.pipeline.table import steps
 from specdec_lib.room import GIB, cores, fitting_contexts, needed_bytes
 
@@ -88,7 +89,7 @@ def report(root: Path, machine: Machine | None = None) -> Iterator[str]:
     width = max(map(len, design.profiles))
     for name in design.profiles:
         profile = design.profile(name)
-        lacks = missing(profile, found)
+        lacks = missing(profile, found) + _traces(root, profile)
         verdict = "can run here" if not lacks else "cannot run here: " + "; ".join(lacks)
         yield f"  {name:<{width}} {_duration(profile.total_minutes)}; {verdict}. {profile.title}."
 
@@ -120,6 +121,14 @@ def missing(profile: Profile, machine: Machine) -> list[str]:
     if profile.threads > machine.cores:
         lacks.append(f"threads = {profile.threads}, cores: {machine.cores}")
     return lacks
+
+
+def _traces(root: Path, profile: Profile) -> list[str]:
+    try:
+        require_traces(root, profile)
+    except TableMissing as error:
+        return [str(error).splitlines()[0].rstrip(".")]
+    return []
 
 
 def _duration(minutes: float) -> str:

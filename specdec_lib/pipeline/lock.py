@@ -12,15 +12,17 @@ from filelock import FileLock, Timeout
 
 from specdec_lib.errors import CannotWrite, RunInProgress
 
-_MEANING = {
+_IN_THE_WAY = {
+    errno.ENOTDIR: "a file stands where a folder belongs",
+    errno.EEXIST: "a file stands where a folder belongs",
+    errno.EISDIR: "a folder stands where a file belongs",
+}
+_MEANING = _IN_THE_WAY | {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
     errno.EROFS: "the file system is read-only",
     errno.EACCES: "this user may not write there",
     errno.EPERM: "this user may not write there",
-    errno.ENOTDIR: "a file stands where a folder belongs",
-    errno.EEXIST: "a file stands where a folder belongs",
-    errno.EISDIR: "a folder stands where a file belongs",
 }
 
 
@@ -33,6 +35,11 @@ def named_write_errors(folder: Path, root: Path) -> Iterator[None]:
         if isinstance(error, CannotWrite) or error.errno not in _MEANING:
             raise
         where = _shown(folder, root)
+        if error.errno in _IN_THE_WAY:
+            path = Path(str(error.filename))
+            if not path.is_relative_to(folder):  # not of this folder's making: the error keeps its name
+                raise
+            where = _shown(next(there for there in (path, *path.parents) if there.exists()), root)
         raise CannotWrite(
             f"Cannot write to {where}: {_MEANING[error.errno]}.",
             expected="a writable folder with room for the results",

@@ -25,6 +25,7 @@ from specdec_lib.pipeline.execute import execute
 from specdec_lib.pipeline.lock import data_lock, named_write_errors
 from specdec_lib.pipeline.progress import Progress
 from specdec_lib.room import require_cores, require_gpu
+from specdec_lib.variants import PHASES
 
 # The design hash that the rows of a profile's tables must carry; tests give one that needs no prompts or
 # weights.
@@ -149,8 +150,8 @@ def run_profile(
 
 def require_traces(root: Path, profile: Profile) -> None:
     """Refuse a profile whose mechanism phases replay traces that nothing has recorded here."""
-    source = profile.traces_from
-    if source and profile.mechanisms and not (root / "data" / source / "traces.csv").is_file():
+    source, replays = profile.traces_from, set(profile.phases) & set(PHASES)
+    if source and replays and not (root / "data" / source / "traces.csv").is_file():
         raise TableMissing(
             f"Profile {profile.name!r} replays the traces of data/{source}, which has no traces.csv.",
             expected="the table that the phase acceptance of that profile writes",

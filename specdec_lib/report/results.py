@@ -65,8 +65,10 @@ def prefill_sentences(found: list[compare.Source]) -> list[str]:
 
 def prefill_readings(one: folders.Results) -> str:
     """What stands behind the prefill of each context: one time, from so many readings, some of them cold."""
-    read: Any = one.runs[one.runs["arm"] == "ar"].groupby(["context_tokens", "job", "family"], sort=False)
-    single = read["prefill_s"].first().groupby("context_tokens")
+    from specdec_lib.analysis import prefills
+
+    read: Any = prefills(one.runs)
+    single = read[read["arm"] == "ar"].groupby("context_tokens")["whole_s"]
     each = text.listed(number(value * 1000, "ms") for value in single.median())
     cold = float((single.max() / single.median()).max())
     return (

@@ -24,12 +24,12 @@ def show_stages(found: list[compare.Source]) -> None:
         told = stage_sentence(one)
         caption = (
             f"{one.label}: {one.hardware}; {one.setup}. One instrumented SpecDec repeat per family, never "
-            f"counted in R; medians over {text.families(one.families['family'].nunique())}; a part below 8 % "
+            f"counted in R; medians over {text.families(_staged(one)['family'].nunique())}; a part below 8 % "
             "has no label."
         )
         alt, csv = "Stacked bars of seconds per stage. " + told, one.csv(f"stages-{one.contexts[0]}.csv")
         style.figure(figures.stage_shares(shares), alt=alt, caption=caption, csv=csv)
-        text.say(f"{told} {marks_sentence(one)}")
+        text.say(f"{told} {marks_sentence(one)}{unstaged(one)}")
     if not having:
         text.say(text.not_measured("the stages of a round"))
 
@@ -54,14 +54,34 @@ def stage_seconds(one: folders.Results) -> dict[str, dict[str, float]]:
 def marks_sentence(one: folders.Results) -> str:
     """What the marks cost: instrumented runs of SpecDec against timed ones of the same cell."""
     cell = ["context_tokens", "family"]
-    stages: Any = one.stages
-    marked = stages[stages["arm"] == "spec"].groupby(cell)["total_s"].first()
+    marked = _staged(one).groupby(cell)["total_s"].first()
     timed: Any = one.runs[one.runs["arm"] == "spec"].groupby(cell)["decode_s"].median()
     times = (marked / timed).dropna()
     return (
-        f"An instrumented run takes {number(times.median())} times a timed one of its cell (median; "
-        f"{text.span(times)}): costs by stages are held against AR steps without marks, and may be off by as much."
+        f"An instrumented run takes {number(times.median())} times a timed one of its cell (median of "
+        f"{text.counted(len(times), 'cell')}; {text.span(times)}): costs by stages are held against AR steps without "
+        "marks, and may be off by as much."
     )
+
+
+def unstaged(one: folders.Results) -> str:
+    """Cells of SpecDec that have timed runs and no stages; "" where all have."""
+    cell = ["context_tokens", "family"]
+    timed: Any = one.runs[one.runs["arm"] == "spec"][cell].drop_duplicates()
+    both = timed.merge(_staged(one)[cell].drop_duplicates(), on=cell, how="left", indicator=True)
+    without = both[both["_merge"] == "left_only"].groupby("family", sort=False)["context_tokens"].unique()
+    each = (
+        f"`{family}` at {text.listed(text.context_name(context) for context in sorted(contexts))}"
+        for family, contexts in without.items()
+    )
+    told = text.listed(each)
+    return f' Without stages: {told}; what a job file calls "corrected" says why.' if told else ""
+
+
+def _staged(one: folders.Results) -> folders.Table:
+    """The stages of SpecDec."""
+    stages: Any = one.stages
+    return stages[stages["arm"] == "spec"]
 
 
 def stage_sentence(one: folders.Results) -> str:
