@@ -7,6 +7,7 @@ import html
 import json
 import re
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -139,8 +140,21 @@ def test_a_page_says_once_what_synthetic_means_and_only_where_it_shows_some(
     else:
         run_page(page, made, monkeypatch)
     told = "\n".join(shown)
-    assert told.count("shapes, random weights; which proposals pass is scripted") == 1, page
+    assert told.count("shapes, random weights: which proposals pass is scripted") == 1, page
     assert models.synthetic_told([one_of(made, "gpu-text")]) == ""
+
+
+def test_random_pairs_are_told_by_who_decides(made: Path) -> None:
+    """Only a scripted acceptance is an assumption; that of random models which decide themselves is chance."""
+    one = one_of(made, "gpu-eager")
+    profile = one.profile.model_copy(update={"pair": "tiny-llama", "scripted": None})
+    chance: Any = folders.Results(one.name, one.folder, one.design, one.provenance)
+    chance.__dict__["profile"] = profile
+    alone, both = models.synthetic_told([chance]), models.synthetic_told([one, chance])
+    random = "two random Llama layers: the random models decide which proposals pass, so the acceptance means nothing."
+    assert random in alone and "scripted" not in alone and "assumption" not in alone
+    assert random in both and "shapes, random weights: which proposals pass is scripted (imposed), so" in both
+    assert "its" not in both.split()
 
 
 def test_every_source_names_its_models(made: Path) -> None:
@@ -176,6 +190,8 @@ def test_the_dial_says_which_confirmatory_runs_have_its_rounds(made: Path) -> No
     assert "the same rounds in `gpu-compiled` (synthetic) (repair-free, bonus, k = 1" in same
     assert "`gpu-text` (reference, k = 4)" in other and "`gpu-eager`" in other
     assert dial.engine_sentence([]) == ""
+    alone = "The confirmatory runs have other rounds than the dial in `gpu-text` (reference, k = 4)."
+    assert dial.engine_sentence([one_of(made, "gpu-text")]) == alone
 
 
 def test_text_chapters_leave_random_weights_out(
@@ -1023,3 +1039,28 @@ def test_runs_without_their_stages_are_named(tmp_path: Path) -> None:
         errors.TableMissing, match=r"data/gpu-eager/stages-4096.csv is not there(.|\n)*PROFILE=gpu-eager"
     ):
         regimes.staged_cells(one_of(root, "gpu-eager"), 4096)
+
+
+def test_stages_without_a_row_of_specdec_are_named(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    file = root / "data" / "gpu-eager" / "stages-2048.csv"
+    write_table(read_table(file, "stages").assign(arm="ar"), file, "stages")
+    with pytest.raises(TableError, match=r"data/gpu-eager/stages-2048.csv has no row of the arm spec"):
+        regimes.staged_cells(one_of(root, "gpu-eager"), 2048)
+
+
+def test_a_rung_without_the_stages_of_its_context_has_no_factor_by_them(tmp_path: Path) -> None:
+    """The fit has the context, the stages' table is gone: the ladder stands, and the context beside it is as it was."""
+    root = make_project(tmp_path)
+    fit_path = root / "data" / "gpu-eager" / "cost-fit.csv"
+    fit: Any = read_table(fit_path, "cost-fit")
+    fit.loc[fit["component"] == "draft forward", ["cost_s", "steps"]] *= 1.3
+    write_table(fit, fit_path, "cost-fit")
+
+    def factors(context: int) -> list[str]:
+        found = ladder.rungs([one_of(root, "gpu-eager"), one_of(root, "gpu-graphs")], context, root)
+        return [ladder.staged_factor(*pair, 0.75) for pair in pairwise(found)]
+
+    assert any(factors(4096)) and any(factors(2048))
+    (root / "data" / "gpu-eager" / "stages-4096.csv").unlink()
+    assert not any(factors(4096)) and any(factors(2048))

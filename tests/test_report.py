@@ -313,6 +313,7 @@ def test_a_shift_that_goes_with_the_host_says_so() -> None:
 
 HARDLY = "A run takes 24.0 to 30.0 ms here (medians by context and arm), so that this part of the check can hardly fail"
 PARTLY = "so that others may take 22.2 to 33.3 % of it unseen: what speaks is the spread"
+ALL = "so that others may take 33.3 to 100 % of it unseen"  # no run has more than all of its time
 
 
 @pytest.mark.parametrize(
@@ -320,6 +321,7 @@ PARTLY = "so that others may take 22.2 to 33.3 % of it unseen: what speaks is th
     [
         ("cuda", 0.03, 0.024, HARDLY),
         ("cuda", 0.06, 0.09, PARTLY),
+        ("cuda", 0.06, 0.015, ALL),
         ("cuda", 3.0, 2.0, ""),
         ("cpu", 0.03, 0.024, ""),
     ],
@@ -334,9 +336,16 @@ def test_runs_set_aside_are_counted_and_short_ones_say_what_ticks_hide(
     table.loc[3, "set_aside_n"] = 2
     write_table(table, folder / "confirmatory-2048.csv", "confirmatory")
     told = quality.exclusion_sentence(folders.all_folders(project)[0])
-    assert "2 runs in which others took more than" in told and says in told
+    assert "2 runs that something else slowed (others' CPU time above" in told and says in told
+    assert "were set aside and measured again" in told and "keep them." in told
     assert ("A run takes" in told) == bool(says)
     assert ("not counted: ticks" in told) == (device == "cuda"), "on a CPU every tick counts"
+    gpu = "or, by later sources, a GPU that throttled or had another process)"
+    assert (gpu in told) == ("GPU" in told) == (device == "cuda")
+    table.loc[3, "set_aside_n"] = 1
+    write_table(table, folder / "confirmatory-2048.csv", "confirmatory")
+    told = quality.exclusion_sentence(folders.all_folders(project)[0])
+    assert "1 run that " in told and ") was set aside and" in told and "keep it." in told
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -722,7 +731,17 @@ def test_the_method_page_shows_what_a_profile_sets_for_itself(project: Path) -> 
     assert frame.loc["h200-shapes", "alpha"] == "imposed: 0.735 to 0.770"
     assert "k = 1 of `h200-shapes` was" in method.k_sentence(project)
     assert "`h200-shapes-graphs` takes the same" in method.k_sentence(project)
-    path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith("k = 1")))
+    design = path.read_text()
+    start, end = (design.index(f"[profiles.h200-{name}]") for name in ("shapes", "shapes-graphs"))
+    ours = design[start:end]
+    readers = ours.replace("h200-shapes", "mine").replace("committed = true\n", "")
+    path.write_text(f"{design[:start]}{readers}{ours.replace('= 0.77,', '= 0.9,')}{design[end:]}")
+    told = method.k_sentence(project)
+    assert "k = 1 of `h200-shapes-graphs` was" in told, (
+        "a reader's profile and other alphas have another history"
+    )
+    assert "mine" not in told and "`h200-shapes`" not in told
+    path.write_text("\n".join(line for line in design.splitlines() if not line.startswith("k = 1")))
     assert method.k_sentence(project) == "" and method.overrides(project).set_index("profile").loc[
         "h200-shapes", "k"] == "as above"  # fmt: skip
 
@@ -745,6 +764,14 @@ def test_figures_have_words(project: Path, shown: list[str]) -> None:
             and "Example CPU, 2 threads, FP32" in one
             and "5 repeats, 16 families" in one
         )
+
+
+def test_a_figure_of_one_family_says_so(project: Path, shown: list[str]) -> None:
+    file = add(project, "cpu-full", "cpu-full", 0.5, contexts=1) / "confirmatory-2048.csv"
+    table = pd.read_csv(file)
+    write_table(table[table["family"] == "story"], file, "confirmatory")
+    results.show_forest(compare.sources(project), project)
+    assert "5 repeats, 1 family." in shown[0]
 
 
 def test_pages_keep_their_logic_in_the_library() -> None:

@@ -64,7 +64,10 @@ def engine_sentence(shown: list[folders.Results]) -> str:
         first = curve(mechanisms.by_family(one, PHASE)).iloc[0]
         same = (first["formulation"], first["bonus"]) == (one.profile.formulation, one.profile.bonus)
         kinds[same].append(f"{one.named} ({one.setup})")
-    words = {True: "the same rounds in", False: "other ones in"}
+    words = {
+        True: "the same rounds in",
+        False: "other ones in" if kinds[True] else "other rounds than the dial in",
+    }
     told = [f"{words[same]} {text.listed(named)}" for same, named in kinds.items() if named]
     return f"The confirmatory runs have {'; '.join(told)}." if told else ""
 

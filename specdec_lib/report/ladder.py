@@ -128,9 +128,9 @@ def staged_factor(before: Rung, after: Rung, alpha: float) -> str:
 
 
 def _with_staged_c(point: Point) -> Point:
-    """The point with a draft forward as its run's stages have it; as it is where no run has stages."""
+    """The point with a draft forward as its run's stages have it; as it is where its context has none."""
     one = point.results
-    if point.line is None or one is None or one.stages is None or point.context not in one.contexts:
+    if point.line is None or one is None or regimes.spec_stages(one, point.context) is None:
         return point
     c = regimes.staged(one, point.context)["draft forward"]
     return replace(point, c=c, line=replace(point.line, c=c))

@@ -12,7 +12,7 @@ from specdec_lib.design import Profile
 from specdec_lib.pairs import ALIASES, PAIRS
 from specdec_lib.plan import plan
 from specdec_lib.prompts import load_families, load_sources
-from specdec_lib.report import folders, style, text
+from specdec_lib.report import folders, regimes, style, text
 from specdec_lib.report.style import number
 
 _MEANING = {
@@ -35,6 +35,7 @@ _MEANING = {
 # What of [measurement] a profile may set for itself, but for whom it measures.
 _OWN = ("formulation", "bonus", "k", "repeats", "new_tokens", "dtype")
 _FROZEN = "as above"
+_STEP = 0.005  # to which the design rounds the published alphas
 
 
 def configuration(root: Path | None = None) -> pd.DataFrame:
@@ -87,9 +88,16 @@ def overrides(root: Path | None = None) -> pd.DataFrame:
 
 
 def k_sentence(root: Path | None = None) -> str:
-    """Where the k of a scripted profile comes from; "" where none has its own."""
+    """Where the k of the committed profiles comes from that set it for the published alphas; "" where none does.
+
+    It is history: of a reader's own profile, or of other alphas, nobody knows it.
+    """
     entries = folders.read_design(root).profiles.items()
-    own = {name: entry.k for name, entry in entries if entry.scripted and entry.k}
+    own = {
+        name: entry.k
+        for name, entry in entries
+        if entry.committed and entry.k and entry.scripted and _are_published(entry.scripted, root)
+    }
     if not own:
         return ""
     first, *others = own
@@ -99,6 +107,12 @@ def k_sentence(root: Path | None = None) -> str:
         f"The k = {own[first]} of `{first}` was chosen before its run, by the cost line at the alphas that it "
         f"imposes, the published ones rounded{take}."
     )
+
+
+def _are_published(scripted: dict[int, float], root: Path | None) -> bool:
+    """Whether these are the published alphas of their contexts, rounded to the next step."""
+    known = regimes.alphas(root)
+    return all(abs(alpha - known.get(context, 2)) <= _STEP / 2 for context, alpha in scripted.items())
 
 
 def pairs(root: Path | None = None) -> pd.DataFrame:

@@ -21,17 +21,16 @@ def setting(one: folders.Results) -> str:
 
 def synthetic_told(shown: Iterable[folders.Results]) -> str:
     """What "(synthetic)" after a folder's name means, once per page; "" where no such folder is shown."""
-    random = [one for one in shown if one.synthetic]
-    if not random:
+    kinds: dict[bool, list[str]] = {True: [], False: []}
+    for one in shown:
+        if one.synthetic:
+            kinds[one.scripted].append(named(one))
+    words = {
+        True: "which proposals pass is scripted (imposed), so the acceptance is an assumption, not a finding",
+        False: "the random models decide which proposals pass, so the acceptance means nothing",
+    }
+    each = [f"{text.listed(dict.fromkeys(pairs))}: {words[kind]}." for kind, pairs in kinds.items() if pairs]
+    if not each:
         return ""
-    pairs = text.listed(dict.fromkeys(named(one) for one in random))
-    imposed = all(one.scripted for one in random)
-    which = (
-        "which proposals pass is scripted (imposed)"
-        if imposed
-        else "which proposals pass is not a model's choice"
-    )
-    return (
-        f"*(synthetic)* after the name of a folder: {pairs}; {which}. So its times are valid, and its acceptance is an "
-        "assumption, not a finding."
-    )
+    start = "*(synthetic)* after the name of a folder: the models' weights are random, and the times valid all the same"
+    return " ".join([f"{start}.", *each])

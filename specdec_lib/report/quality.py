@@ -67,17 +67,23 @@ def _aside(one: folders.Results) -> list[str]:
     """How many runs were measured again since something else slowed them, and how far that is seen in runs so short."""
     if "set_aside_n" not in one.runs:
         return []
-    ticks = f" ({number(UNSEEN_S * 1000)} ms not counted: ticks)"
+    n = int(one.runs["set_aside_n"].sum())
+    were, them = ("was", "it") if n == 1 else ("were", "them")
+    # earlier sources asked for the CPU time alone, and the table does not tell which reason a run had
+    gpu = (
+        f", {number(UNSEEN_S * 1000)} ms not counted: ticks; or, by later sources, a GPU that throttled or had another "
+        "process"
+    )
     told = (
-        f"{text.counted(int(one.runs['set_aside_n'].sum()), 'run')} in which others took more than "
-        f"{text.percent(one.disturbance)} of the time{ticks * one.cuda} or the GPU throttled set aside and measured "
-        f"again, each at most {text.counted(one.profile.repeat_disturbed, 'time')}; the job files keep them."
+        f"{text.counted(n, 'run')} that something else slowed (others' CPU time above {text.percent(one.disturbance)} "
+        f"of the run's{gpu * one.cuda}) {were} set aside and measured again, each at most "
+        f"{text.counted(one.profile.repeat_disturbed, 'time')}; the job files keep {them}."
     )
     typical = one.runs.groupby(["context_tokens", "arm"])["decode_s"].median()
     unseen = UNSEEN_S / typical
     if not one.cuda or unseen.max() <= one.disturbance:  # ticks hide less than the check allows
         return [told]
-    so = f"so that others may take {text.span(unseen * 100)} % of it unseen"
+    so = f"so that others may take {text.span((unseen * 100).clip(upper=100))} % of it unseen"
     so = "so that this part of the check can hardly fail" if unseen.min() > _HARDLY else so
     return [
         f"{told} A run takes {text.span(typical * 1000)} ms here (medians by context and arm), {so}: what speaks is "

@@ -20,7 +20,7 @@ from specdec_lib.costmodel import (
     expected_counts,
     predicted_R,
 )
-from specdec_lib.errors import TableMissing
+from specdec_lib.errors import TableError, TableMissing
 from specdec_lib.guesses import draft_costs
 from specdec_lib.report import audit, compare, folders, published, style, text
 from specdec_lib.report.costline import FIT, Line, lines
@@ -173,6 +173,14 @@ def staged(one: folders.Results, context: int) -> dict[str, float]:
     return {str(part): float(costs.median()) for part, costs in staged_cells(one, context).items()}
 
 
+def spec_stages(one: folders.Results, context: int) -> Table | None:
+    """The stages of a context's instrumented SpecDec repeats, or None: its table or these rows may be missing."""
+    if one.stages is None:
+        return None
+    found = one.stages[(one.stages["context_tokens"] == context) & (one.stages["arm"] == "spec")]
+    return None if found.empty else found
+
+
 def staged_cells(one: folders.Results, context: int) -> pd.DataFrame:
     """Per family: a draft forward, a verification and a round's overhead, each in AR steps *of that family's runs*,
     which stand beside it in time: a host whose pace drifts moves both.
@@ -181,12 +189,17 @@ def staged_cells(one: folders.Results, context: int) -> pd.DataFrame:
     """
     here: Any = one.runs[one.runs["context_tokens"] == context]
     runs = here[here["arm"] == "spec"]
-    stages: Any = one.stages
-    stages = stages[(stages["context_tokens"] == context) & (stages["arm"] == "spec")]
-    if stages.empty:
-        raise TableMissing(
-            f"data/{one.name}/stages-{context}.csv is not there, and confirmatory-{context}.csv is.",
-            expected="both tables of a context, as the confirmatory phase writes them",
+    stages = spec_stages(one, context)
+    if stages is None:
+        file = f"stages-{context}.csv"
+        error, lack = (
+            (TableError, "has no row of the arm spec")
+            if one.has(file)
+            else (TableMissing, f"is not there, and confirmatory-{context}.csv is")
+        )
+        raise error(
+            f"data/{one.name}/{file} {lack}.",
+            expected="both tables of a context, whole, as the confirmatory phase writes them",
             remedy=f"{one.command or 'copy the folder again'} (finished jobs are kept)",
         )
     spent = stages.pivot_table(index="family", columns="stage", values="stage_s")

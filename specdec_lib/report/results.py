@@ -99,7 +99,7 @@ def show_forest(found: list[compare.Source], root: Path | None = None) -> None:
         )
         caption = (
             f"{source.label}: {source.hardware}; {source.setup}. R per family: quotient of the medians over "
-            f"{source.repeats} repeats, {one.families['family'].nunique()} families. Hollow: a timing check "
+            f"{source.repeats} repeats, {text.families(one.families['family'].nunique())}. Hollow: a timing check "
             f"failed. {line_told(source)}"
         )
         style.figure(figures.forest(source), alt=alt, caption=caption, csv=one.runs_csv)
