@@ -768,7 +768,7 @@ def test_figures_have_words(project: Path, shown: list[str]) -> None:
 
 def test_a_figure_of_one_family_says_so(project: Path, shown: list[str]) -> None:
     file = add(project, "cpu-full", "cpu-full", 0.5, contexts=1) / "confirmatory-2048.csv"
-    table = pd.read_csv(file)
+    table: Any = pd.read_csv(file)
     write_table(table[table["family"] == "story"], file, "confirmatory")
     results.show_forest(compare.sources(project), project)
     assert "5 repeats, 1 family." in shown[0]
