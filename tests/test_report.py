@@ -169,6 +169,15 @@ def test_a_quick_look_has_no_verdict_and_says_so(project: Path) -> None:
     assert [source.label for source in found] == ["published", "cpu (this machine, quick look)"]
     assert "no verdict" in compare.headline(found)[1] and "a quick look" in compare.headline(found)[1]
     assert "2 repeats each" in results.verdicts(found)[1]
+    (told,) = results.acceptance_sentences(found)
+    assert "enough" not in told and "tokens: R_GM over all families is 1.48 to 1.52." in told
+    assert leftout.left_out(found) == []
+    path = project / "data" / "cpu" / "confirmatory-4096.csv"
+    table: Any = pd.read_csv(path)
+    table.loc[table["family"] == "continue-code", "others_cpu_share"] = 0.4
+    write_table(table, path, "confirmatory")
+    (told,) = leftout.left_out(compare.sources(project))
+    assert "1 of 12 cells failed a timing check" in told and "run again on an idle machine" in told
     assert set(compare.table(found, compare.VERDICTS)["interval"]) >= {"none"}
     assert compare.agreement(found) == ""
     assert ("Not computable with 2 repeats") in quality.exclusion_sentence(found[1].results)  # type: ignore[arg-type]

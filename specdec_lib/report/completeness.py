@@ -17,13 +17,20 @@ def absent(one: folders.Results) -> dict[str, list[str]]:
 
 
 def sentences(root: Path | None = None) -> list[str]:
-    """Per folder that lacks something: what, and the command that measures it. The pages are silent about it."""
-    told = []
+    """Of every folder that lacks something."""
+    return [told for _, told in each(root)]
+
+
+def each(root: Path | None = None) -> list[tuple[folders.Results, str]]:
+    """Per folder that lacks something: what, and the command that measures it. The other pages are silent about it."""
+    found = []
     for one in folders.all_folders(root):
         if lacking := absent(one):
-            each = text.listed(
-                f"{name} ({text.listed(f'`{file}`' for file in files)})" for name, files in lacking.items()
+            files = text.listed(
+                f"{name} ({text.listed(f'`{file}`' for file in lost)})" for name, lost in lacking.items()
             )
-            what = f"a part of the profile `{one.profile.name}`. {one.named} lacks it, and no page shows it: {each}"
-            told.append(text.not_measured(what, one.command or f"make runs PROFILE={one.profile.name}"))
-    return told
+            what = f"a part of the profile `{one.profile.name}`. {one.named} lacks it, and no page shows it: {files}"
+            found.append(
+                (one, text.not_measured(what, one.command or f"make runs PROFILE={one.profile.name}"))
+            )
+    return found

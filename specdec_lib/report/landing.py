@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec_lib.report import answer, compare, figures, leftout, models, regimes, style, synthesis, text
+from specdec_lib.report import (
+    answer,
+    compare,
+    completeness,
+    figures,
+    leftout,
+    models,
+    regimes,
+    style,
+    synthesis,
+    text,
+)
 
 
 def show(root: Path | None = None) -> None:
@@ -17,7 +28,8 @@ def show(root: Path | None = None) -> None:
     text.say(compare.agreement(found), *leftout.left_out(found))
     limits = [*synthesis.limit_sentences(root), *regimes.margin_sentences(root)]
     text.say("**What sets the limit.**", *(f"- {told}" for told in limits))
-    text.say(compare.missing_committed(found, root), compare.missing_local(found))
+    lacking = [told for one, told in completeness.each(root) if not one.committed]
+    text.say(compare.missing_committed(found, root), compare.missing_local(found), *lacking)
 
 
 def alt(found: list[compare.Source]) -> str:

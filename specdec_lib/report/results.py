@@ -154,6 +154,8 @@ def acceptance_sentences(found: list[compare.Source]) -> list[str]:
         where = f"{text.listed(above)} only" if above else "any context"
         where = "every context" if len(above) == len(source.rows) else where
         enough = f"{'enough' if above else 'not enough'} for R_GM over all families above 1 at {where}"
+        if source.results.quick:  # described and not judged
+            enough = f"R_GM over all families is {text.span(row['R_GM_all'] for row in source.rows)}"
         looped = (
             "The median share of repeated 4-grams in the target's own output is "
             f"{text.percent(float(loops.median()))}; a text that loops flatters every proposer."
