@@ -77,9 +77,8 @@ def _named(source: Source) -> str:
     assert source.results
     one = source.results
     where = f"{one.mode} on a GPU" if one.cuda else "a CPU"
-    apart: dict[
-        str, list[dict[str, Any]]
-    ] = {}  # R_GM of all families is another number than that of the inference
+    # R_GM of all families is another number than that of the inference
+    apart: dict[str, list[dict[str, Any]]] = {}
     for row in source.rows:
         apart.setdefault("of all families" if text.described_only(row) else "in inference", []).append(row)
     each = (f"{text.span(map(_R, rows))}{_at(rows, of) * (len(apart) > 1)}" for of, rows in apart.items())

@@ -19,12 +19,17 @@ FOLLOWS = 0.5  # a rank correlation from which one time follows another
 _FREE, _SHARED = 1.1, 1.5  # of the shortest time: a core that has its units alone, and one that has not
 
 
+def _known(name: str, root: Path | None) -> dict[str, Any]:
+    """What a benchmark wrote; nothing where it was not run."""
+    file = (root or project_root()) / "data" / name
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
 def pace_sentence(root: Path | None = None) -> str:
     """Whether the host's pace explains the eager times: a fixed loop against eager and captured runs, by rank."""
-    file = (root or project_root()) / "data" / HOST_PACE
-    if not file.is_file():
+    known = _known(HOST_PACE, root)
+    if not known:
         return ""
-    known = json.loads(file.read_text(encoding="utf-8"))
     seconds = known["seconds"]
     spread = {name: max(values) / min(values) - 1 for name, values in seconds.items()}
     ranks: Any = pd.DataFrame(seconds).corr(method="spearman")
@@ -46,10 +51,9 @@ def pace_sentence(root: Path | None = None) -> str:
 
 def core_sentence(root: Path | None = None) -> str:
     """What it helps to run on the core that is the fastest now: eager AR on it, on any, and on one for all runs."""
-    file = (root or project_root()) / "data" / FREE_CORE
-    if not file.is_file():
+    known = _known(FREE_CORE, root)
+    if not known:
         return ""
-    known = json.loads(file.read_text(encoding="utf-8"))
     seconds: Any = pd.DataFrame(known["seconds"])
     cores: Any = pd.DataFrame(known["core_paces_s"])
     each = text.listed(
@@ -71,16 +75,17 @@ def core_sentence(root: Path | None = None) -> str:
 
 def later_graphs_sentence(root: Path | None = None) -> str:
     """Whether graphs captured later change the times of those that were there: the runs before against those after."""
-    file = (root or project_root()) / "data" / LATER_GRAPHS
-    if not file.is_file():
+    known = _known(LATER_GRAPHS, root)
+    if not known:
         return ""
-    known = json.loads(file.read_text(encoding="utf-8"))
     runs: Any = pd.DataFrame(known["rows"])
     times = {"AR runs": runs["ar_s"], "SpecDec rounds": runs["spec_s"] / runs["rounds_n"]}
+    after_capture = runs["phase"] == runs["phase"].iloc[-1]
+    each = runs.groupby(["context_tokens", "pool", after_capture]).size().groupby(level=-1).max()
     moved: list[str] = []
     stayed: list[float] = []
     for (context, pool), cell in runs.groupby(["context_tokens", "pool"], sort=False):
-        later = cell["phase"] == cell["phase"].iloc[-1]
+        later = after_capture[cell.index]
         for name, time in times.items():
             before, after = time[cell.index[~later]], time[cell.index[later]]
             change = float(after.median() / before.median() - 1)
@@ -98,7 +103,7 @@ def later_graphs_sentence(root: Path | None = None) -> str:
         )
     return (
         f"Do graphs captured later change how long those that were there take? On one {known['device']}, pair "
-        f"{known['pair']}, {number(known['repeats'])} runs after against {number(2 * known['repeats'])} before, by the "
+        f"{known['pair']}, {number(int(each[True]))} runs after against {number(int(each[False]))} before, by the "
         f"device's clock: {'; '.join(told)}. Instrumented runs capture the stages as graphs of their own, so "
         "today's sources take them after every timed run of a process; earlier ones took them family by family."
     )

@@ -75,7 +75,11 @@ def unstaged(one: folders.Results) -> str:
         for family, contexts in without.items()
     )
     told = text.listed(each)
-    return f' Without stages: {told}; what a job file calls "corrected" says why.' if told else ""
+    return (
+        f' Without stages: {told}; where rows were removed, the job file says why under "corrected".'
+        if told
+        else ""
+    )
 
 
 def _staged(one: folders.Results) -> folders.Table:
